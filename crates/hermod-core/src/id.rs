@@ -1,0 +1,155 @@
+//! Names and identifiers, checked once at the border and trusted afterwards.
+//!
+//! Two kinds: *names* (spaces, policies, rule ids) are short, printable and free of the separators
+//! used in keys; *free text* (subjects, actions) is any UTF-8 of 1-256 bytes and therefore always
+//! stands last in a key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a value was not accepted, and in which field it stood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+#[non_exhaustive]
+pub struct Invalid {
+    /// The field's name, as the caller spelled it.
+    pub field: &'static str,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+impl Invalid {
+    /// A fault in `field`.
+    pub fn new(field: &'static str, reason: impl Into<String>) -> Invalid {
+        Invalid { field, reason: reason.into() }
+    }
+}
+
+/// The longest subject or action, in bytes.
+pub const TEXT_MAX: usize = 256;
+/// The longest name, in bytes.
+pub const NAME_MAX: usize = 64;
+
+fn check_text(field: &'static str, text: &str) -> Result<(), Invalid> {
+    if text.is_empty() {
+        return Err(Invalid::new(field, "must not be empty"));
+    }
+    if text.len() > TEXT_MAX {
+        return Err(Invalid::new(field, format!("is {} bytes long; at most {TEXT_MAX} are allowed", text.len())));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Invalid::new(field, "must not contain control characters"));
+    }
+    Ok(())
+}
+
+fn check_name(field: &'static str, name: &str) -> Result<(), Invalid> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Invalid::new(field, format!("must be 1 to {NAME_MAX} characters long")));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if !name.chars().all(fits) {
+        return Err(Invalid::new(field, "may hold letters, digits, '_', '-' and '.' only"));
+    }
+    Ok(())
+}
+
+macro_rules! text_type {
+    ($(#[$doc:meta])* $type:ident, $field:literal, $check:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(Arc<str>);
+
+        impl $type {
+            /// Checks `text` and keeps it.
+            pub fn new(text: impl AsRef<str>) -> Result<$type, Invalid> {
+                let text = text.as_ref();
+                $check($field, text)?;
+                Ok($type(Arc::from(text)))
+            }
+
+            /// The text itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<$type, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+                $type::new(text).map_err(|fault| serde::de::Error::custom(fault.reason))
+            }
+        }
+    };
+}
+
+text_type!(
+    /// An isolated tenant.
+    SpaceId, "space", check_name
+);
+text_type!(
+    /// A rule's identifier within its space.
+    RuleId, "id", check_name
+);
+text_type!(
+    /// The name of a policy: rules of one name override each other, rules of different names add up.
+    Name, "name", check_name
+);
+text_type!(
+    /// Who acts or is addressed: a user, an agent, an IP.
+    Subject, "subject", check_text
+);
+text_type!(
+    /// What a subject does: `tasks/create`.
+    Action, "action", check_text
+);
+
+impl SpaceId {
+    /// The space every installation starts with.
+    pub fn default_space() -> SpaceId {
+        SpaceId(Arc::from("default"))
+    }
+}
+
+impl Name {
+    /// The policy of a rule that names none.
+    pub fn default_name() -> Name {
+        Name(Arc::from("default"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_are_1_to_256_bytes_without_control_characters() {
+        assert!(Subject::new("").is_err());
+        assert!(Subject::new("a".repeat(256)).is_ok());
+        assert!(Subject::new("a".repeat(257)).is_err());
+        assert!(Subject::new("Grüße/ΑΩ:{}").is_ok());
+        assert!(Subject::new("a\nb").is_err());
+    }
+
+    #[test]
+    fn names_hold_no_separator() {
+        for bad in ["", "a/b", "a:b", "a{b", "ä", "a b"] {
+            assert!(SpaceId::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(SpaceId::new("team-1.prod_eu").is_ok());
+    }
+}

@@ -1,0 +1,24 @@
+//! Every Redis key is spelled here and nowhere else.
+//!
+//! All keys of a partition share the hash tag `{space/partition}`, so they live in one slot and
+//! one script can reach them all, and no others. Names (spaces, rule ids) hold no `:` `/` `{` `}`;
+//! free text stands last.
+
+use crate::id::{RuleId, Subject};
+use crate::partition::Place;
+
+/// `hm:{space/pp}:limit:<rule>:<subject>`, STRING `debt ts period`.
+pub fn limit(place: &Place, rule: &RuleId, subject: &Subject) -> String {
+    format!("hm:{{{place}}}:limit:{rule}:{subject}")
+}
+
+/// `hm:{space/pp}:once:<key>`, STRING `until fingerprint reply...`.
+pub fn once(place: &Place, key: &str) -> String {
+    format!("hm:{{{place}}}:once:{key}")
+}
+
+/// `hm:meta`, HASH `partitions`, `format`: what this data was created with.
+pub const META: &str = "hm:meta";
+
+/// The glob under which all of Hermod's keys are found.
+pub const ALL: &str = "hm:*";

@@ -1,0 +1,76 @@
+//! Where state lives: the partition is the unit of atomicity, of order and of scale.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::id::SpaceId;
+
+/// How many partitions there are. Fixed when the data is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partitions(u16);
+
+impl Partitions {
+    /// Enough to spread over a cluster, few enough to sweep.
+    pub const DEFAULT: Partitions = Partitions(64);
+
+    /// 1 to 4096 partitions.
+    pub const fn new(count: u16) -> Option<Partitions> {
+        if count >= 1 && count <= 4096 { Some(Partitions(count)) } else { None }
+    }
+
+    /// The number of partitions.
+    pub const fn count(self) -> u16 {
+        self.0
+    }
+
+    /// The place of everything that belongs to `home` in `space`.
+    ///
+    /// `home` is the subject (limit, pick), the recipient (queue) or the realm.
+    pub fn place(self, space: &SpaceId, home: &str) -> Place {
+        let mut hash = Xxh3::new();
+        hash.update(space.as_str().as_bytes());
+        // No name contains a NUL, so ("ab", "c") and ("a", "bc") differ.
+        hash.update(&[0]);
+        hash.update(home.as_bytes());
+        let partition = u16::try_from(hash.digest() % u64::from(self.0)).expect("a remainder of a u16 fits a u16");
+        Place { space: space.clone(), partition }
+    }
+}
+
+/// One partition of one space: what one operation can reach.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The tenant.
+    pub space: SpaceId,
+    /// The partition's number, below [`Partitions::count`].
+    pub partition: u16,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.space, self.partition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_stable_across_releases() {
+        // These numbers are part of the data format: if this test fails, stored state is unreachable.
+        let at = |space: &str, home: &str| Partitions::DEFAULT.place(&SpaceId::new(space).unwrap(), home).partition;
+        assert_eq!([at("default", "bot-7"), at("default", "bot-8"), at("other", "bot-7")], [42, 6, 17]);
+    }
+
+    #[test]
+    fn homes_spread_over_all_partitions() {
+        let space = SpaceId::default_space();
+        let mut seen = [0u32; 64];
+        for i in 0..64_000 {
+            seen[usize::from(Partitions::DEFAULT.place(&space, &format!("user-{i}")).partition)] += 1;
+        }
+        assert!(seen.iter().all(|&n| (800..1200).contains(&n)), "{seen:?}");
+    }
+}

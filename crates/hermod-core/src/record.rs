@@ -1,0 +1,141 @@
+//! How a record is written to the embedded engine's journal.
+//!
+//! `family u8 | partition u16 | key length u16 | key | value length u32 | value`, little endian. A
+//! value length of `u32::MAX` says that the record is gone. The engine frames these bytes and
+//! gives them back in the order they were written; the last one for a key wins.
+
+use crate::int::Micros;
+
+/// The kinds of record. The numbers are part of the data format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Family {
+    /// A limit's bucket.
+    Limit = 1,
+    /// An idempotency key's answer.
+    Once = 2,
+}
+
+impl Family {
+    /// The family of this number.
+    pub fn from_number(n: u8) -> Option<Family> {
+        match n {
+            1 => Some(Family::Limit),
+            2 => Some(Family::Once),
+            _ => None,
+        }
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        match self {
+            Family::Limit => 1,
+            Family::Once => 2,
+        }
+    }
+}
+
+const GONE: u32 = u32::MAX;
+
+/// A record read back. `value` is `None` if it was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What kind.
+    pub family: Family,
+    /// Where it lives.
+    pub partition: u16,
+    /// Its key within the partition.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: Option<&'a [u8]>,
+}
+
+/// The bytes are no records of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stored record is damaged, or from a newer version")]
+pub struct Damaged;
+
+/// Appends a value's bytes.
+pub type Write<'a> = &'a dyn Fn(&mut Vec<u8>);
+
+/// Appends one record; `value` writes its own bytes, and `None` marks it gone.
+pub fn write(out: &mut Vec<u8>, family: Family, partition: u16, key: &[u8], value: Option<Write<'_>>) {
+    out.push(family.number());
+    out.extend_from_slice(&partition.to_le_bytes());
+    out.extend_from_slice(&u16::try_from(key.len()).expect("keys are bounded to well below 64 KiB").to_le_bytes());
+    out.extend_from_slice(key);
+    let Some(value) = value else { return out.extend_from_slice(&GONE.to_le_bytes()) };
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    value(out);
+    let length = u32::try_from(out.len() - at - 4).expect("values are bounded to well below 4 GiB");
+    if let Some(slot) = out.get_mut(at..at + 4) {
+        slot.copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// Reads records one after the other.
+pub fn read(bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, Damaged>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let record = read_one(&mut rest);
+        if record.is_none() {
+            rest = &[];
+        }
+        Some(record.ok_or(Damaged))
+    })
+}
+
+fn read_one<'a>(rest: &mut &'a [u8]) -> Option<Record<'a>> {
+    let [family] = take(rest)?;
+    let partition = u16::from_le_bytes(take(rest)?);
+    let key_length = u16::from_le_bytes(take(rest)?);
+    let (key, tail) = rest.split_at_checked(usize::from(key_length))?;
+    *rest = tail;
+    let length = u32::from_le_bytes(take(rest)?);
+    let value = if length == GONE {
+        None
+    } else {
+        let (value, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        *rest = tail;
+        Some(value)
+    };
+    Some(Record { family: Family::from_number(family)?, partition, key, value })
+}
+
+/// Takes a fixed number of bytes off the front.
+pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk::<N>()?;
+    *rest = tail;
+    Some(*head)
+}
+
+/// Takes a point in time off the front.
+pub(crate) fn take_micros(rest: &mut &[u8]) -> Option<Micros> {
+    Micros::new(u64::from_le_bytes(take(rest)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_read_back_and_damage_is_noticed() {
+        let mut out = Vec::new();
+        write(&mut out, Family::Limit, 7, b"key", Some(&|o| o.extend_from_slice(b"value")));
+        write(&mut out, Family::Once, 63, b"gone", None);
+        let read_back: Vec<_> = read(&out).map(Result::unwrap).collect();
+        assert_eq!(
+            read_back,
+            [
+                Record { family: Family::Limit, partition: 7, key: b"key", value: Some(b"value") },
+                Record { family: Family::Once, partition: 63, key: b"gone", value: None },
+            ]
+        );
+        assert_eq!(read(&out[..out.len() - 1]).last(), Some(Err(Damaged)));
+        assert_eq!(read(&[99, 0, 0, 0, 0, 0, 0, 0, 0]).last(), Some(Err(Damaged)));
+    }
+}

@@ -1,0 +1,233 @@
+//! One family of records in memory.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use indexmap::IndexMap;
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+
+use crate::int::Micros;
+use crate::record::{self, Damaged, Family, Record};
+
+/// What a table can hold: it knows its bytes in the journal and its text on Redis.
+pub trait Value: Sized {
+    /// Appends its bytes.
+    fn write(&self, out: &mut Vec<u8>);
+    /// Reads them back.
+    fn read(bytes: &[u8]) -> Option<Self>;
+    /// What it holds outside of its own size.
+    fn heap_bytes(&self) -> usize;
+    /// As Redis holds it.
+    fn to_text(&self) -> String;
+}
+
+/// What the index map and the allocator take for an entry beyond its own size, measured.
+const ENTRY_OVERHEAD: usize = 40;
+
+#[derive(Debug)]
+struct Slot<V> {
+    value: V,
+    until: Micros,
+    is_dirty: bool,
+}
+
+/// Records by key, with an end each.
+#[derive(Debug)]
+pub struct Table<V> {
+    family: Family,
+    partition: u16,
+    slots: IndexMap<Box<[u8]>, Slot<V>, Xxh3DefaultBuilder>,
+    /// Positions of deferred changes. A removal may leave one pointing at another slot, or at none:
+    /// `is_dirty` decides.
+    dirty: Vec<usize>,
+    urgent: Vec<u8>,
+    sweep_at: usize,
+    bytes: usize,
+}
+
+impl<V: Value> Table<V> {
+    /// An empty table.
+    pub fn new(family: Family, partition: u16) -> Table<V> {
+        Table { family, partition, slots: IndexMap::default(), dirty: Vec::new(), urgent: Vec::new(), sweep_at: 0, bytes: 0 }
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// How much memory they take, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The record of this key.
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        self.slots.get(key).map(|slot| &slot.value)
+    }
+
+    /// Stores a record that means nothing after `until`.
+    pub fn put(&mut self, key: &[u8], value: V, until: Micros, urgent: bool) {
+        if urgent {
+            self.write_urgent(key, &value, until);
+        }
+        let position = self.set(key, value, until);
+        if let Some((_, slot)) = self.slots.get_index_mut(position) {
+            let was_dirty = mem::replace(&mut slot.is_dirty, !urgent);
+            if !urgent && !was_dirty {
+                self.dirty.push(position);
+            }
+        }
+    }
+
+    fn write_urgent(&mut self, key: &[u8], value: &V, until: Micros) {
+        record::write(&mut self.urgent, self.family, self.partition, key, Some(&|out| write_slot(out, value, until)));
+    }
+
+    fn set(&mut self, key: &[u8], value: V, until: Micros) -> usize {
+        let added = value.heap_bytes();
+        if let Some((position, _, slot)) = self.slots.get_full_mut(key) {
+            self.bytes = self.bytes + added - slot.value.heap_bytes();
+            slot.value = value;
+            slot.until = until;
+            return position;
+        }
+        self.bytes += added + Self::entry_bytes(key);
+        self.slots.insert_full(key.into(), Slot { value, until, is_dirty: false }).0
+    }
+
+    fn entry_bytes(key: &[u8]) -> usize {
+        key.len() + mem::size_of::<(Box<[u8]>, Slot<V>)>() + ENTRY_OVERHEAD
+    }
+
+    /// Takes in a record of the journal.
+    pub fn load(&mut self, record: &Record<'_>) -> Result<(), Damaged> {
+        let Some(mut bytes) = record.value else {
+            if let Some(position) = self.slots.get_index_of(record.key) {
+                self.remove(position);
+            }
+            return Ok(());
+        };
+        let until = record::take_micros(&mut bytes).ok_or(Damaged)?;
+        let value = V::read(bytes).ok_or(Damaged)?;
+        self.set(record.key, value, until);
+        Ok(())
+    }
+
+    /// Moves the bytes of urgent changes to the end of `out`.
+    pub fn take_urgent(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.urgent);
+    }
+
+    /// Writes at most `max` deferred changes; how many it wrote.
+    pub fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
+        let mut written = 0;
+        while written < max {
+            let Some(position) = self.dirty.pop() else { break };
+            let Some((key, slot)) = self.slots.get_index_mut(position) else { continue };
+            if mem::take(&mut slot.is_dirty) {
+                record::write(out, self.family, self.partition, key, Some(&|out| write_slot(out, &slot.value, slot.until)));
+                written += 1;
+            }
+        }
+        written
+    }
+
+    /// Looks at the next `steps` records and drops those that ended before `before`; how many.
+    pub fn sweep(&mut self, before: Micros, steps: usize, out: &mut Vec<u8>) -> usize {
+        let mut dropped = 0;
+        for _ in 0..steps.min(self.slots.len()) {
+            if self.sweep_at >= self.slots.len() {
+                self.sweep_at = 0;
+            }
+            let Some((key, slot)) = self.slots.get_index(self.sweep_at) else { break };
+            if slot.until < before {
+                record::write(out, self.family, self.partition, key, None);
+                self.remove(self.sweep_at);
+                dropped += 1;
+            } else {
+                self.sweep_at += 1;
+            }
+        }
+        dropped
+    }
+
+    fn remove(&mut self, position: usize) {
+        let Some((key, slot)) = self.slots.swap_remove_index(position) else { return };
+        self.bytes -= slot.value.heap_bytes() + Self::entry_bytes(&key);
+        // The last record has moved here; if it was marked, it is marked at its new position.
+        if self.slots.get_index(position).is_some_and(|(_, moved)| moved.is_dirty) {
+            self.dirty.push(position);
+        }
+    }
+
+    /// Every record as Redis would hold it, with its end.
+    pub fn dump(&self, kind: &str, out: &mut BTreeMap<String, (String, Micros)>) {
+        for (key, slot) in &self.slots {
+            let key = String::from_utf8_lossy(key);
+            let (space, rest) = key.split_once('\0').unwrap_or((&key, ""));
+            let spelled = format!("hm:{{{space}/{}}}:{kind}:{}", self.partition, rest.replacen('\0', ":", 1));
+            out.insert(spelled, (slot.value.to_text(), slot.until));
+        }
+    }
+}
+
+fn write_slot<V: Value>(out: &mut Vec<u8>, value: &V, until: Micros) {
+    out.extend_from_slice(&until.get().to_le_bytes());
+    value.write(out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::meter::Bucket;
+
+    fn bucket(debt: u64) -> Bucket {
+        Bucket { debt, ts: Micros::ZERO, period: 1 }
+    }
+
+    fn us(n: u64) -> Micros {
+        Micros::saturating(n)
+    }
+
+    #[test]
+    fn deferred_changes_survive_a_sweep_that_moves_them() {
+        let mut table = Table::new(Family::Limit, 0);
+        table.put(b"old", bucket(1), us(10), false);
+        table.put(b"new", bucket(2), us(100), false);
+        let mut gone = Vec::new();
+        assert_eq!(table.sweep(us(50), 8, &mut gone), 1);
+        let mut out = Vec::new();
+        assert_eq!(table.flush(8, &mut out), 1);
+        let keys: Vec<_> = record::read(&out).map(|r| r.unwrap().key).collect();
+        assert_eq!(keys, [b"new"]);
+        assert_eq!(table.flush(8, &mut out), 0);
+    }
+
+    #[test]
+    fn an_urgent_change_replaces_a_deferred_one() {
+        let mut table = Table::new(Family::Limit, 0);
+        table.put(b"k", bucket(1), us(10), false);
+        table.put(b"k", bucket(2), us(10), true);
+        let mut urgent = Vec::new();
+        table.take_urgent(&mut urgent);
+        assert_eq!(record::read(&urgent).count(), 1);
+        assert_eq!(table.flush(8, &mut Vec::new()), 0, "a stale flush would undo the urgent change");
+    }
+
+    #[test]
+    fn bytes_return_to_zero() {
+        let mut table = Table::new(Family::Limit, 0);
+        for i in 0..100u64 {
+            table.put(&i.to_le_bytes(), bucket(i), us(i), false);
+        }
+        assert!(table.bytes() > 100 * 60);
+        while table.sweep(us(1000), 7, &mut Vec::new()) > 0 {}
+        assert_eq!((table.bytes(), table.len()), (0, 0));
+    }
+}
