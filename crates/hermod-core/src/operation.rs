@@ -63,6 +63,9 @@ macro_rules! script {
 }
 pub(crate) use script;
 
+/// Every script there is, so that a runner can prepare them.
+pub const SCRIPTS: &[Script] = &[crate::limit::Check::SCRIPT];
+
 /// The keys and arguments of one script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptCall {

@@ -1,1 +1,89 @@
-//! Placeholder.
+//! Runs core operations: embedded in this process, or on Redis and Valkey.
+//!
+//! An engine gives an operation its partition, its time and its durability, and nothing else; what
+//! an operation does is decided in `hermod-core` alone. Both engines answer the same.
+
+pub mod clock;
+pub mod embedded;
+mod error;
+pub mod redis;
+
+use hermod_core::{Micros, Once, Operation, Outcome, Partitions};
+
+pub use clock::Clock;
+pub use embedded::Embedded;
+pub use error::{EngineError, OpenError};
+pub use redis::Redis;
+
+/// One of the two engines.
+#[derive(Clone, Debug)]
+pub enum Engine {
+    /// State in this process, journaled to disk.
+    Embedded(Embedded),
+    /// State on Redis or Valkey.
+    Redis(Redis),
+}
+
+impl Engine {
+    /// Runs one operation, at most once for each idempotency key.
+    ///
+    /// Dropping the future does not undo the operation; only its answer is lost.
+    pub async fn run<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<Ran<O::Answer>, EngineError> {
+        match self {
+            Engine::Embedded(engine) => engine.run(op, once).await,
+            Engine::Redis(engine) => engine.run(op, once).await,
+        }
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> Partitions {
+        match self {
+            Engine::Embedded(engine) => engine.partitions(),
+            Engine::Redis(engine) => engine.partitions(),
+        }
+    }
+
+    /// Whether operations can be answered now; if not, why.
+    pub fn ready(&self) -> Result<(), EngineError> {
+        match self {
+            Engine::Embedded(engine) => engine.ready(),
+            Engine::Redis(engine) => engine.ready(),
+        }
+    }
+
+    /// Writes out what is deferred and stops all work in the background.
+    pub async fn close(&self) -> Result<(), EngineError> {
+        match self {
+            Engine::Embedded(engine) => engine.close().await,
+            Engine::Redis(engine) => {
+                engine.close();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An answer, and how safe it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran<A> {
+    /// What the operation answered.
+    pub outcome: Outcome<A>,
+    /// What the answer can survive.
+    pub durability: Durability,
+}
+
+/// What an acknowledged change survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// In memory; on disk within a second. A crash may forget the last second.
+    Deferred,
+    /// On this machine's disk.
+    Disk,
+    /// In Redis' memory, and as durable as that server is configured to be.
+    Memory,
+    /// In the memory of this many Redis replicas as well.
+    Replicas(u32),
+}
+
+/// A deferred change is on disk after this long at the latest.
+pub const DEFERRED_MAX: Micros = Micros::saturating(1_000_000);

@@ -1,0 +1,250 @@
+//! The embedded engine: partitions in memory, each with its own lock; every change on disk.
+//!
+//! An operation takes its partition's lock, changes memory, hands the changed records to the
+//! committer and lets go. If it is durable, its answer waits for the disk, without a lock. Deferred
+//! changes (limit counters) are flushed in the background, well within a second.
+//!
+//! State in memory is the truth while running. Memory is bounded: at the bound operations that
+//! would create something new are refused, and nothing is evicted.
+
+mod background;
+mod committer;
+mod journal;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hermod_core::{Micros, Once, Operation, Outcome, Partitions, State, once};
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::error::{EngineError, OpenError};
+use crate::{Durability, Ran};
+use background::Background;
+use committer::{Committer, Ticket};
+use journal::Files;
+
+/// How an embedded engine is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder of its files; created if missing.
+    pub folder: PathBuf,
+    /// How many partitions; must not change later.
+    pub partitions: Partitions,
+    /// The memory bound in bytes, about.
+    pub memory_max: usize,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Frames are folded into the snapshot beyond so many bytes.
+    pub fold_at: u64,
+}
+
+impl Options {
+    /// The usual bounds, for this folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Options {
+        Options { folder: folder.into(), partitions: Partitions::DEFAULT, memory_max: 1 << 30, clock: Clock::System, fold_at: 16 << 20 }
+    }
+}
+
+/// State in this process, journaled to disk. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Embedded {
+    inner: Arc<Owner>,
+}
+
+/// Closes the engine when the last handle is gone. The threads hold [`Inner`], never this.
+#[derive(Debug)]
+struct Owner(Arc<Inner>);
+
+impl Deref for Owner {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    partitions: Partitions,
+    shards: Vec<Mutex<State>>,
+    committer: Committer,
+    background: Background,
+    clock: Clock,
+    memory_max: usize,
+    memory_used: AtomicUsize,
+    /// Held as long as the engine lives: two processes must not write one journal.
+    _lock: File,
+}
+
+impl Embedded {
+    /// Opens the folder and loads what is in it.
+    pub fn open(options: Options) -> Result<Embedded, OpenError> {
+        let lock = lock(&options.folder)?;
+        let files = Files::new(&options.folder);
+        files.prepare(options.partitions)?;
+        let mut shards: Vec<State> = (0..options.partitions.count()).map(State::new).collect();
+        let last = files.replay(|record| match shards.get_mut(usize::from(record.partition)) {
+            Some(shard) => shard.load(record),
+            None => Err(hermod_core::record::Damaged),
+        })?;
+        let folder = files.folder()?;
+        let io = |source| OpenError::Folder { path: options.folder.clone(), source };
+        let memory_used = shards.iter().map(State::bytes).sum();
+        let committer = Committer::start(files.writer(last)?, 0).map_err(io)?;
+        let inner = Arc::new(Inner {
+            partitions: options.partitions,
+            shards: shards.into_iter().map(Mutex::new).collect(),
+            committer,
+            background: Background::default(),
+            clock: options.clock,
+            memory_max: options.memory_max,
+            memory_used: AtomicUsize::new(memory_used),
+            _lock: lock,
+        });
+        background::start(&inner, folder, options.fold_at).map_err(io)?;
+        Ok(Embedded { inner: Arc::new(Owner(inner)) })
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> Partitions {
+        self.inner.partitions
+    }
+
+    /// Whether durable operations can be answered now.
+    pub fn ready(&self) -> Result<(), EngineError> {
+        self.inner.committer.ready()
+    }
+
+    /// Runs one operation; the answer of a durable one waits for the disk.
+    pub async fn run<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<Ran<O::Answer>, EngineError> {
+        let (outcome, ticket) = self.inner.apply(op, once)?;
+        let Some(ticket) = ticket else { return Ok(Ran { outcome, durability: Durability::Deferred }) };
+        self.inner.committer.wait(ticket).await?;
+        Ok(Ran { outcome, durability: Durability::Disk })
+    }
+
+    /// Runs one operation that is not durable, without waiting for anything but the lock.
+    pub fn run_deferred<O: Operation>(&self, op: &O) -> Result<Outcome<O::Answer>, EngineError> {
+        self.inner.apply(op, None).map(|(outcome, _)| outcome)
+    }
+
+    /// About how much memory the state takes.
+    pub fn memory_used(&self) -> usize {
+        self.inner.memory_used.load(Ordering::Relaxed)
+    }
+
+    /// How many fsync'd commits there were since it was opened.
+    pub fn commits(&self) -> u64 {
+        self.inner.committer.commits()
+    }
+
+    /// How many records there are.
+    pub fn records(&self) -> usize {
+        self.inner.shards.iter().map(|shard| shard.lock().records()).sum()
+    }
+
+    /// Every record as Redis would hold it, with the time from which it means nothing any more.
+    pub fn dump(&self) -> BTreeMap<String, (String, Micros)> {
+        let mut out = BTreeMap::new();
+        for shard in &self.inner.shards {
+            shard.lock().dump(&mut out);
+        }
+        out
+    }
+
+    /// Looks at every record once and drops what ended before `before`; how many.
+    pub fn sweep(&self, before: Micros) -> usize {
+        let sweep = |shard: &Mutex<State>| self.inner.sweep(shard, before, usize::MAX);
+        self.inner.shards.iter().map(sweep).sum()
+    }
+
+    /// Writes out what is deferred and stops the threads. Operations after it are refused.
+    pub async fn close(&self) -> Result<(), EngineError> {
+        let inner = Arc::clone(&self.inner.0);
+        let closed = tokio::task::spawn_blocking(move || inner.close()).await;
+        match closed {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(EngineError::unavailable("the journal could not be written at the end")),
+            Err(fault) => Err(EngineError::caused("closing failed", fault)),
+        }
+    }
+}
+
+impl Inner {
+    fn apply<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<(Outcome<O::Answer>, Option<Ticket>), EngineError> {
+        let is_durable = op.is_durable();
+        if is_durable {
+            self.committer.ready()?;
+        }
+        if self.background.is_closed() {
+            return Err(EngineError::unavailable("the engine is closed"));
+        }
+        let now = self.clock.now();
+        let shard = self.shards.get(usize::from(op.place().partition));
+        let mut state = shard.expect("places are made by this engine's partitions").lock();
+        let before = state.bytes();
+        state.is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;
+        let outcome = once::run(op, once, &mut state, now).map_err(|_| EngineError::Full)?;
+        let after = state.bytes();
+        if after != before {
+            self.memory_used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        }
+        // A replay waits too: what it repeats may still be on its way to the disk.
+        let ticket = is_durable.then(|| self.committer.submit(|frame| state.take_urgent(frame)));
+        Ok((outcome, ticket))
+    }
+
+    /// Sweeps a few records of one partition.
+    fn sweep(&self, shard: &Mutex<State>, before: Micros, steps: usize) -> usize {
+        let mut state = shard.lock();
+        let held = state.bytes();
+        let mut gone = Vec::new();
+        let dropped = state.sweep(before, steps, &mut gone);
+        if dropped > 0 {
+            self.memory_used.fetch_sub(held - state.bytes(), Ordering::Relaxed);
+            self.committer.defer(|frame| frame.append(&mut gone));
+        }
+        dropped
+    }
+
+    /// Hands at most `max` deferred changes of one partition to the committer; how many.
+    fn flush(&self, shard: &Mutex<State>, max: usize) -> usize {
+        let mut state = shard.lock();
+        let mut written = 0;
+        self.committer.defer(|frame| written = state.flush(max, frame));
+        written
+    }
+
+    fn close(&self) -> bool {
+        self.background.close();
+        for shard in &self.shards {
+            while self.flush(shard, 1024) > 0 {}
+        }
+        self.committer.close()
+    }
+}
+
+/// Takes the folder for this process.
+fn lock(folder: &Path) -> Result<File, OpenError> {
+    let io = |source| OpenError::Folder { path: folder.to_owned(), source };
+    fs::create_dir_all(folder).map_err(io)?;
+    let file = File::options().create(true).truncate(false).write(true).open(folder.join("lock")).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: folder.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}

@@ -1,0 +1,297 @@
+//! The journal: every change on disk, as a log of frames in SQLite, folded into a snapshot.
+//!
+//! Two files, because SQLite has one writer per file and folding must not stand in the way of
+//! committing:
+//!
+//! - `journal.db` holds `frames(seq, frame)`. One fsync'd transaction appends one frame: all records
+//!   changed by all operations of a batch. A log of blobs is nearly as fast as a bare file, and its
+//!   torn writes and checksums are SQLite's to get right.
+//! - `snapshot.db` holds `records(key, value)` and `folded_through`, the last frame it contains.
+//!
+//! On start the snapshot is read, then the frames after it; the last write of a record wins. Frames
+//! that are folded are deleted by the committer, a few with each commit, so the file's pages are
+//! used again and it does not grow.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hermod_core::Partitions;
+use hermod_core::record::{self, Damaged, Record};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::OpenError;
+
+/// The version of the files and of the frames in them.
+pub(super) const FORMAT: u32 = 1;
+/// Each frame opens with this byte.
+const FRAME_VERSION: u8 = 1;
+/// At most so many bytes of frames are folded in one step.
+const FOLD_STEP_BYTES: usize = 8 << 20;
+/// At most so many folded frames are deleted with one commit.
+const TRIM_STEP: u64 = 64;
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let db = Connection::open(path)?;
+    db.busy_timeout(std::time::Duration::from_secs(10))?;
+    db.pragma_update(None, "journal_mode", "wal")?;
+    db.pragma_update(None, "synchronous", "full")?;
+    // Copying the log back into the file is the folder's work, never a commit's.
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(db)
+}
+
+/// The folder's two files.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    folder: PathBuf,
+}
+
+impl Files {
+    pub(super) fn new(folder: &Path) -> Files {
+        Files { folder: folder.to_owned() }
+    }
+
+    fn fault(&self, source: rusqlite::Error) -> OpenError {
+        OpenError::Journal { path: self.folder.clone(), source }
+    }
+
+    fn journal(&self) -> rusqlite::Result<Connection> {
+        connect(&self.folder.join("journal.db"))
+    }
+
+    fn snapshot(&self) -> rusqlite::Result<Connection> {
+        connect(&self.folder.join("snapshot.db"))
+    }
+
+    /// Creates what is missing and checks what is there.
+    pub(super) fn prepare(&self, partitions: Partitions) -> Result<(), OpenError> {
+        let create = || -> rusqlite::Result<(String, String)> {
+            let journal = self.journal()?;
+            journal.execute_batch(
+                "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+                 CREATE TABLE IF NOT EXISTS frames (seq INTEGER PRIMARY KEY, frame BLOB NOT NULL);",
+            )?;
+            let set = "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+            journal.execute(set, params!["format", FORMAT.to_string()])?;
+            journal.execute(set, params!["partitions", partitions.count().to_string()])?;
+            self.snapshot()?.execute_batch(
+                "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+                 CREATE TABLE IF NOT EXISTS folded (one INTEGER PRIMARY KEY CHECK (one = 1), through INTEGER NOT NULL);
+                 INSERT INTO folded (one, through) VALUES (1, 0) ON CONFLICT DO NOTHING;",
+            )?;
+            let get = |name: &str| journal.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0));
+            Ok((get("format")?, get("partitions")?))
+        };
+        let (format, stored) = create().map_err(|source| self.fault(source))?;
+        if format != FORMAT.to_string() {
+            return Err(OpenError::Format { found: format, known: FORMAT });
+        }
+        if stored != partitions.count().to_string() {
+            return Err(OpenError::Partitions { stored, configured: partitions.count() });
+        }
+        Ok(())
+    }
+
+    /// Gives every record to `load`, oldest first; the number of the last frame.
+    pub(super) fn replay(&self, mut load: impl FnMut(&Record<'_>) -> Result<(), Damaged>) -> Result<u64, OpenError> {
+        let mut damaged = Ok(());
+        let mut read = || -> rusqlite::Result<u64> {
+            let snapshot = self.snapshot()?;
+            let folded: u64 = snapshot.query_row("SELECT through FROM folded", [], |row| row.get(0))?;
+            let mut select = snapshot.prepare("SELECT key, value FROM records")?;
+            let mut rows = select.query([])?;
+            let mut bytes = Vec::new();
+            while let Some(row) = rows.next()? {
+                let (key, value) = (row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
+                bytes.clear();
+                bytes.extend_from_slice(key);
+                bytes.extend_from_slice(value);
+                damaged = record::read(&bytes).try_for_each(|r| load(&r?));
+                if damaged.is_err() {
+                    return Ok(0);
+                }
+            }
+            let journal = self.journal()?;
+            let mut select = journal.prepare("SELECT seq, frame FROM frames WHERE seq > ?1 ORDER BY seq")?;
+            let mut rows = select.query([folded])?;
+            let mut last = folded;
+            while let Some(row) = rows.next()? {
+                last = row.get(0)?;
+                damaged = records(row.get_ref(1)?.as_blob()?).and_then(|frame| record::read(frame).try_for_each(|r| load(&r?)));
+                if damaged.is_err() {
+                    return Ok(0);
+                }
+            }
+            Ok(last)
+        };
+        let last = read().map_err(|source| self.fault(source))?;
+        damaged?;
+        Ok(last)
+    }
+
+    /// The writing end, positioned after frame `last`.
+    pub(super) fn writer(&self, last: u64) -> Result<Writer, OpenError> {
+        let open = || {
+            let journal = self.journal()?;
+            let trimmed = journal.query_row("SELECT coalesce(min(seq), 1) - 1 FROM frames", [], |row| row.get(0))?;
+            Ok(Writer { journal, last, trimmed })
+        };
+        open().map_err(|source| self.fault(source))
+    }
+
+    /// The folding end.
+    pub(super) fn folder(&self) -> Result<Folder, OpenError> {
+        let open = || Ok((self.journal()?, self.snapshot()?));
+        let (journal, snapshot) = open().map_err(|source| self.fault(source))?;
+        Ok(Folder { journal, snapshot })
+    }
+}
+
+/// A frame's records, without its version.
+fn records(frame: &[u8]) -> Result<&[u8], Damaged> {
+    match frame.split_first() {
+        Some((&FRAME_VERSION, records)) => Ok(records),
+        _ => Err(Damaged),
+    }
+}
+
+/// Appends frames. Belongs to the committer.
+#[derive(Debug)]
+pub(super) struct Writer {
+    journal: Connection,
+    last: u64,
+    trimmed: u64,
+}
+
+impl Writer {
+    /// An empty frame, to be filled with records.
+    pub(super) fn open_frame(frame: &mut Vec<u8>) {
+        frame.clear();
+        frame.push(FRAME_VERSION);
+    }
+
+    /// Whether nothing was put into the frame.
+    pub(super) fn is_blank(frame: &[u8]) -> bool {
+        frame.len() <= 1
+    }
+
+    /// Appends `frame` unless it is blank, and deletes a few frames up to `folded`; durable when it
+    /// returns. The number of the last frame.
+    pub(super) fn commit(&mut self, frame: &[u8], folded: u64) -> rusqlite::Result<u64> {
+        let seq = if Writer::is_blank(frame) { self.last } else { self.last + 1 };
+        let trimmed = folded.min(self.trimmed + TRIM_STEP).max(self.trimmed);
+        let tx = self.journal.transaction()?;
+        if seq > self.last {
+            tx.prepare_cached("INSERT INTO frames (seq, frame) VALUES (?1, ?2)")?.execute(params![seq, frame])?;
+        }
+        if trimmed > self.trimmed {
+            tx.prepare_cached("DELETE FROM frames WHERE seq <= ?1")?.execute([trimmed])?;
+        }
+        tx.commit()?;
+        self.trimmed = trimmed;
+        self.last = seq;
+        Ok(seq)
+    }
+
+    /// Whether there are folded frames left to delete.
+    pub(super) fn has_to_trim(&self, folded: u64) -> bool {
+        folded > self.trimmed
+    }
+
+    /// Lets the write-ahead log begin anew. Nearly all of it was copied back by then.
+    pub(super) fn restart_log(&self) -> rusqlite::Result<()> {
+        self.journal.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))
+    }
+
+    /// For tests: the disk is full from here on, or no longer.
+    #[cfg(test)]
+    pub(super) fn set_full(&self, full: bool) {
+        let pages = if full { "SELECT page_count FROM pragma_page_count" } else { "SELECT 1073741823" };
+        let pages: i64 = self.journal.query_row(pages, [], |row| row.get(0)).unwrap();
+        self.journal.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(())).unwrap();
+    }
+}
+
+/// Folds frames into the snapshot. Belongs to a thread of its own.
+#[derive(Debug)]
+pub(super) struct Folder {
+    journal: Connection,
+    snapshot: Connection,
+}
+
+impl Folder {
+    /// How many bytes of frames wait to be folded.
+    pub(super) fn backlog(&self, folded: u64) -> rusqlite::Result<u64> {
+        self.journal
+            .prepare_cached("SELECT coalesce(sum(length(frame)), 0) FROM frames WHERE seq > ?1")?
+            .query_row([folded], |row| row.get(0))
+    }
+
+    /// The last frame the snapshot contains.
+    pub(super) fn folded(&self) -> rusqlite::Result<u64> {
+        self.snapshot.query_row("SELECT through FROM folded", [], |row| row.get(0))
+    }
+
+    /// Folds the next frames, a few MiB of them; the last frame the snapshot contains then.
+    pub(super) fn step(&mut self, folded: u64) -> rusqlite::Result<u64> {
+        let mut through = folded;
+        let mut bytes = 0;
+        // The last write of a record wins; in the order of keys the B-tree is written once.
+        let mut latest: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+        {
+            let mut select = self.journal.prepare_cached("SELECT seq, frame FROM frames WHERE seq > ?1 ORDER BY seq")?;
+            let mut rows = select.query([folded])?;
+            while let Some(row) = rows.next()? {
+                let frame = row.get_ref(1)?.as_blob()?;
+                // A damaged frame stays where it is: the next start will refuse it, loudly.
+                let Ok(read) = records(frame).and_then(|frame| record::read(frame).collect::<Result<Vec<_>, _>>()) else { break };
+                for record in read {
+                    let (key, value) = split(&record);
+                    latest.insert(key, value);
+                }
+                through = row.get(0)?;
+                bytes += frame.len();
+                if bytes >= FOLD_STEP_BYTES {
+                    break;
+                }
+            }
+        }
+        if through == folded {
+            return Ok(folded);
+        }
+        let tx = self.snapshot.transaction()?;
+        {
+            let mut put =
+                tx.prepare_cached("INSERT INTO records (key, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value")?;
+            let mut delete = tx.prepare_cached("DELETE FROM records WHERE key = ?1")?;
+            for (key, value) in &latest {
+                match value {
+                    Some(value) => put.execute(params![key, value])?,
+                    None => delete.execute([key])?,
+                };
+            }
+        }
+        tx.execute("UPDATE folded SET through = ?1", [through])?;
+        tx.commit()?;
+        Ok(through)
+    }
+
+    /// Copies both write-ahead logs back into their files; the size of the journal's, in pages.
+    pub(super) fn checkpoint(&self) -> rusqlite::Result<u64> {
+        self.snapshot.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        let pages: Option<i64> = self.journal.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).optional()?;
+        Ok(pages.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+    }
+}
+
+/// A record's bytes up to its value, and from its value on: together they are the record again.
+fn split(record: &Record<'_>) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut key = Vec::with_capacity(record.key.len() + 8);
+    record::write(&mut key, record.family, record.partition, record.key, None);
+    key.truncate(key.len() - 4);
+    let value = record.value.map(|value| {
+        let length = u32::try_from(value.len()).expect("a value's length was read from a u32");
+        [length.to_le_bytes().as_slice(), value].concat()
+    });
+    (key, value)
+}

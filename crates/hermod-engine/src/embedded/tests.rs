@@ -1,0 +1,204 @@
+//! What the embedded engine promises about its disk.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermod_core::limit::{Check, Limited, Meter, Verdict};
+use hermod_core::{Micros, Name, Once, Outcome, Partitions, RuleId, SpaceId, Subject};
+
+use super::{Embedded, Options};
+use crate::clock::{Clock, ManualClock};
+use crate::{Durability, EngineError, OpenError};
+
+const START: Micros = Micros::saturating(1_700_000_000_000_000);
+
+fn options(folder: &tempfile::TempDir) -> Options {
+    Options { clock: Clock::Manual(ManualClock::new(START)), ..Options::new(folder.path()) }
+}
+
+/// A check of 1 under a rule of `limit` a day.
+fn check(subject: &str, limit: u64, durable: bool) -> Check {
+    let space = SpaceId::default_space();
+    let meter = Meter::new(limit, Micros::saturating(86_400_000_000), limit).unwrap();
+    let rule = Limited { id: RuleId::new("r").unwrap(), name: Name::default_name(), meter, durable };
+    Check::new(Partitions::DEFAULT.place(&space, subject), Subject::new(subject).unwrap(), 1, Arc::new([rule]))
+}
+
+async fn left(engine: &Embedded, op: &Check) -> (Verdict, u64) {
+    match engine.run(op, None).await.unwrap().outcome {
+        Outcome::Done(checked) => (checked.verdict, checked.rules[0].left),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_closed_engine_reopens_with_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    for i in 0..500 {
+        assert_eq!(left(&engine, &check(&format!("s{i}"), 10, i % 2 == 0)).await, (Verdict::Allowed, 9));
+    }
+    let before = engine.dump();
+    engine.close().await.unwrap();
+    drop(engine);
+    let engine = Embedded::open(options(&folder)).unwrap();
+    assert_eq!(engine.dump(), before);
+    assert_eq!(left(&engine, &check("s7", 10, false)).await, (Verdict::Allowed, 8));
+}
+
+#[tokio::test]
+async fn one_folder_belongs_to_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let fault = Embedded::open(options(&folder)).unwrap_err();
+    assert!(matches!(fault, OpenError::Locked { .. }), "{fault}");
+    drop(engine);
+    Embedded::open(options(&folder)).unwrap();
+}
+
+#[tokio::test]
+async fn another_number_of_partitions_is_refused_with_the_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Embedded::open(options(&folder)).unwrap());
+    let fault = Embedded::open(Options { partitions: Partitions::new(8).unwrap(), ..options(&folder) }).unwrap_err();
+    assert!(fault.to_string().contains("set partitions = 64"), "{fault}");
+}
+
+#[tokio::test]
+async fn an_unknown_format_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Embedded::open(options(&folder)).unwrap());
+    let db = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    db.execute("UPDATE meta SET value = '99' WHERE name = 'format'", []).unwrap();
+    let fault = Embedded::open(options(&folder)).unwrap_err();
+    assert!(matches!(fault, OpenError::Format { .. }), "{fault}");
+}
+
+#[tokio::test]
+async fn a_damaged_frame_is_refused_and_not_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    left(&engine, &check("s", 10, true)).await;
+    drop(engine);
+    let db = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    db.execute("UPDATE frames SET frame = substr(frame, 1, length(frame) - 1)", []).unwrap();
+    let fault = Embedded::open(options(&folder)).unwrap_err();
+    assert!(matches!(fault, OpenError::Damaged(_)), "{fault}");
+}
+
+#[tokio::test]
+async fn a_full_memory_refuses_what_is_new_and_goes_on_with_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(Options { memory_max: 20_000, ..options(&folder) }).unwrap();
+    let mut admitted = 0;
+    let fault = loop {
+        match engine.run(&check(&format!("s{admitted}"), 10, false), None).await {
+            Ok(_) => admitted += 1,
+            Err(fault) => break fault,
+        }
+        assert!(admitted < 10_000, "the bound was never reached");
+    };
+    assert!(matches!(fault, EngineError::Full), "{fault}");
+    assert!(engine.memory_used() < 21_000);
+    assert_eq!(left(&engine, &check("s0", 10, false)).await, (Verdict::Allowed, 8));
+    // What has ended makes room again.
+    assert_eq!(engine.sweep(START.plus(Micros::saturating(2 * 86_400_000_000))), admitted);
+    assert_eq!(engine.memory_used(), 0);
+    assert_eq!(left(&engine, &check("new", 10, false)).await, (Verdict::Allowed, 9));
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_durable_changes_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let durable = check("s", 1_000, true);
+    assert_eq!(left(&engine, &durable).await.1, 999);
+    engine.inner.committer.set_disk_full(true);
+    // Frames fit into pages that are there, for a while.
+    let mut acknowledged = 1;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while let Ok(ran) = engine.run(&durable, None).await {
+        assert_eq!(ran.durability, Durability::Disk);
+        acknowledged += 1;
+        assert!(Instant::now() < deadline && acknowledged < 900, "the disk was never full");
+    }
+    let refused = engine.run(&durable, None).await.unwrap_err();
+    assert!(refused.is_retryable(), "{refused}");
+    assert!(engine.ready().is_err());
+    // What need not be durable is still answered.
+    assert_eq!(left(&engine, &check("other", 10, false)).await.1, 9);
+    engine.inner.committer.set_disk_full(false);
+    while engine.ready().is_err() {
+        assert!(Instant::now() < deadline, "the engine did not recover");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The one whose outcome was unknown took effect; those refused at once did not.
+    let (_, now_left) = left(&engine, &durable).await;
+    assert_eq!(now_left, 1_000 - (acknowledged + 1) - 1);
+    engine.close().await.unwrap();
+    drop(engine);
+    let engine = Embedded::open(options(&folder)).unwrap();
+    assert_eq!(left(&engine, &durable).await.1, now_left - 1);
+}
+
+#[tokio::test]
+async fn a_key_replays_also_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let once = Once::new("k-1", b"body").unwrap();
+    let op = check("s", 10, true);
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let Outcome::Done(first) = engine.run(&op, Some(&once)).await.unwrap().outcome else { panic!("not done") };
+    drop(engine);
+    let engine = Embedded::open(options(&folder)).unwrap();
+    assert_eq!(engine.run(&op, Some(&once)).await.unwrap().outcome, Outcome::Replayed(first));
+    let other = Once::new("k-1", b"another body").unwrap();
+    assert_eq!(engine.run(&op, Some(&other)).await.unwrap().outcome, Outcome::Conflict);
+    assert_eq!(left(&engine, &op).await.1, 8, "a replay and a conflict charge nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overwriting_one_record_keeps_the_files_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(Options { fold_at: 64 << 10, ..options(&folder) }).unwrap();
+    let size = || -> u64 { std::fs::read_dir(folder.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum() };
+    let op = check("s", 1 << 20, true);
+    let mut charged = 0u64;
+    let mut sizes = Vec::new();
+    let db = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    for _ in 0..8 {
+        for _ in 0..2_000 {
+            engine.run(&op, None).await.unwrap();
+            charged += 1;
+        }
+        // Deleting follows folding, a little behind: wait until it has caught up.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let frames = || -> i64 { db.query_row("SELECT count(*) FROM frames", [], |row| row.get(0)).unwrap() };
+        while frames() > 1_200 {
+            assert!(Instant::now() < deadline, "{} folded frames are not deleted", frames());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        sizes.push(size());
+    }
+    // Each commit wrote at least two pages of 4 KiB: 128 MiB went through.
+    assert!(sizes[7] < 48 << 20, "the files grow: {sizes:?}");
+    drop(engine);
+    let engine = Embedded::open(options(&folder)).unwrap();
+    assert_eq!(left(&engine, &op).await.1, (1 << 20) - charged - 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deferred_changes_are_on_disk_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    left(&engine, &check("s", 10, false)).await;
+    let asked = Instant::now();
+    let db = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    loop {
+        let frames: i64 = db.query_row("SELECT count(*) FROM frames", [], |row| row.get(0)).unwrap();
+        if frames > 0 {
+            break;
+        }
+        assert!(asked.elapsed() < Duration::from_secs(1), "not on disk after {:?}", asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,194 @@
+//! The Redis engine: every operation is one script call, one round trip, one slot.
+//!
+//! One runner serves a single node, Sentinel and Cluster. Commands are pipelined over few
+//! connections. The link is watched by a task of its own: it connects when the store appears, and
+//! again when it was lost, so that a server may start before its store does.
+//!
+//! A command whose connection is lost may or may not have run. On a single node it is not sent
+//! again: the caller is told, and an idempotency key makes asking again safe. The cluster client
+//! does send it again; a check without a key may then be charged twice, which never admits more
+//! than the limit.
+
+mod address;
+mod fitness;
+mod link;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
+use hermod_core::{Once, Operation, Partitions, Reply, Script, ScriptCall, once};
+
+use crate::clock::Clock;
+use crate::error::{EngineError, OpenError};
+use crate::{Durability, Ran};
+pub use address::Address;
+use link::Link;
+
+/// How a Redis engine is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the store is.
+    pub address: Address,
+    /// How many partitions; must not change later.
+    pub partitions: Partitions,
+    /// Where time comes from. The system's clock means each node's own.
+    pub clock: Clock,
+    /// How many replicas must have a durable change before it is answered.
+    pub replicas: u32,
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
+
+impl Options {
+    /// The usual bounds, for this store.
+    pub fn new(address: Address) -> Options {
+        Options { address, partitions: Partitions::DEFAULT, clock: Clock::System, replicas: 0, timeout: Duration::from_secs(2) }
+    }
+}
+
+/// State on Redis or Valkey. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Redis {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    link: Link,
+    /// SHA-1 of each script, by name.
+    hashes: HashMap<&'static str, String>,
+}
+
+impl Redis {
+    /// Connects and checks that the store is fit for use. A store that cannot be reached is no
+    /// error: the engine becomes ready when it appears.
+    pub async fn open(options: Options) -> Result<Redis, OpenError> {
+        let link = Link::open(&options).await?;
+        let hash = |script: &Script| (script.name, ::redis::Script::new(script.text).get_hash().to_owned());
+        let hashes = hermod_core::operation::SCRIPTS.iter().map(hash).collect();
+        Ok(Redis { inner: Arc::new(Inner { options, link, hashes }) })
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> Partitions {
+        self.inner.options.partitions
+    }
+
+    /// Whether operations can be answered now.
+    pub fn ready(&self) -> Result<(), EngineError> {
+        self.inner.link.connection().map(|_| ())
+    }
+
+    /// Stops watching the store.
+    pub fn close(&self) {
+        self.inner.link.close();
+    }
+
+    /// Runs one operation.
+    pub async fn run<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<Ran<O::Answer>, EngineError> {
+        let call = once::call(op, once, self.inner.options.clock.given());
+        let replicas = if op.is_durable() { self.inner.options.replicas } else { 0 };
+        let (reply, durability) = self.call(&O::SCRIPT, &call, replicas).await?;
+        Ok(Ran { outcome: once::answer(&reply)?, durability })
+    }
+
+    async fn call(&self, script: &Script, call: &ScriptCall, replicas: u32) -> Result<(Reply, Durability), EngineError> {
+        let hash = self.inner.hashes.get(script.name).expect("every script is listed in SCRIPTS");
+        match self.send(eval("EVALSHA", hash, call), call, replicas).await {
+            // This node has not seen the script: sending the text runs and keeps it there.
+            Err(fault) if fault.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.send(eval("EVAL", script.text, call), call, replicas).await
+            }
+            sent => sent,
+        }
+        .map_err(|fault| self.explain(script, fault))
+    }
+
+    async fn send(&self, command: Cmd, call: &ScriptCall, replicas: u32) -> Result<(Reply, Durability), RedisError> {
+        let (mut connection, is_durable) = match self.inner.link.connection() {
+            Ok(lanes) if replicas > 0 => (lanes.durable(), true),
+            Ok(lanes) => (lanes.next(), false),
+            Err(_) => return Err(not_connected()),
+        };
+        if !is_durable {
+            let reply = connection.send(&command).await?;
+            return Ok((reply_of(reply)?, Durability::Memory));
+        }
+        let half = u64::try_from(self.inner.options.timeout.as_millis() / 2).unwrap_or(1000);
+        let mut pipeline = Pipeline::new();
+        pipeline.add_command(command);
+        pipeline.cmd("WAIT").arg(replicas).arg(half);
+        let mut values = connection.send_all(pipeline, call.keys.first().map_or("", String::as_str)).await?.into_iter();
+        let reply = reply_of(values.next().unwrap_or(Value::Nil))?;
+        let reached = match values.next() {
+            Some(Value::Int(n)) => u32::try_from(n).unwrap_or(0),
+            _ => 0,
+        };
+        let durability = if reached == 0 { Durability::Memory } else { Durability::Replicas(reached) };
+        Ok((reply, durability))
+    }
+
+    /// What a fault means to the caller. The text goes to the log, never to the caller.
+    fn explain(&self, script: &Script, fault: RedisError) -> EngineError {
+        if fault.code() == Some("OOM") {
+            return EngineError::Full;
+        }
+        if fault.is_io_error() || fault.is_timeout() || fault.is_connection_dropped() || fault.code() == Some("READONLY") {
+            self.inner.link.doubt();
+            return EngineError::caused("the connection failed", fault);
+        }
+        if matches!(fault.kind(), ErrorKind::Server(ServerErrorKind::ResponseError)) {
+            tracing::error!(script = script.name, error = %fault, "a script failed");
+        }
+        EngineError::caused("the store could not answer", fault)
+    }
+
+    /// Every key and value of Hermod's in the store. For tests: it reads all keys of every node.
+    pub async fn dump(&self) -> Result<BTreeMap<String, String>, EngineError> {
+        let lanes = self.inner.link.connection()?;
+        let fault = |e: RedisError| EngineError::caused("the store could not be dumped", e);
+        let mut out = BTreeMap::new();
+        for key in lanes.next().keys(hermod_core::key::ALL).await.map_err(fault)? {
+            if key == hermod_core::key::META {
+                continue;
+            }
+            let value = lanes.next().send(cmd("GET").arg(&key)).await.map_err(fault)?;
+            if let Value::BulkString(bytes) = value {
+                out.insert(key, String::from_utf8_lossy(&bytes).into_owned());
+            }
+        }
+        Ok(out)
+    }
+
+    /// Deletes a key. For tests: what is stale may vanish at any time.
+    pub async fn delete(&self, key: &str) -> Result<(), EngineError> {
+        let lanes = self.inner.link.connection()?;
+        let sent = lanes.next().send(cmd("DEL").arg(key)).await;
+        sent.map(|_| ()).map_err(|e| EngineError::caused("the key could not be deleted", e))
+    }
+}
+
+fn eval(verb: &str, script: &str, call: &ScriptCall) -> Cmd {
+    let mut command = cmd(verb);
+    command.arg(script).arg(call.keys.len());
+    for text in call.keys.iter().chain(&call.args) {
+        command.arg(text);
+    }
+    command
+}
+
+fn reply_of(value: Value) -> Result<Reply, RedisError> {
+    match value {
+        Value::BulkString(bytes) => Ok(Reply::new(String::from_utf8_lossy(&bytes))),
+        Value::SimpleString(text) => Ok(Reply::new(text)),
+        Value::ServerError(fault) => Err(fault.into()),
+        other => Ok(Reply::new(format!("{other:?}"))),
+    }
+}
+
+fn not_connected() -> RedisError {
+    RedisError::from((ErrorKind::Io, "not connected"))
+}

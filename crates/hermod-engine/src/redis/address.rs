@@ -1,0 +1,114 @@
+//! Where the store is: one URL for a single node, Sentinel or Cluster.
+
+use std::fmt;
+
+use ::redis::{ConnectionInfo, IntoConnectionInfo};
+
+use crate::error::OpenError;
+
+/// A store's address, as configured.
+///
+/// - `redis://[user:password@]host[:port][/db]`, `rediss://` with TLS: a single node
+/// - `redis-cluster://[user:password@]host:port,host:port,...`, `rediss-cluster://`
+/// - `redis-sentinel://[user:password@]host:port,host:port,.../name`: the password is the store's
+#[derive(Clone)]
+pub struct Address {
+    pub(super) kind: Kind,
+    text: String,
+}
+
+#[derive(Clone)]
+pub(super) enum Kind {
+    Single(Box<ConnectionInfo>),
+    Cluster(Vec<String>),
+    Sentinel { sentinels: Vec<String>, service: String, user: Option<String>, password: Option<String> },
+}
+
+impl Address {
+    /// Reads a URL.
+    pub fn parse(url: &str) -> Result<Address, OpenError> {
+        let fault = |what: String| OpenError::Address(format!("{} {what}", redacted(url)));
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| fault("is no URL; use redis://host:port".to_owned()))?;
+        let kind = match scheme {
+            "redis" | "rediss" => {
+                let info = url.into_connection_info().map_err(|e| fault(format!("is not understood: {e}")))?;
+                Kind::Single(Box::new(info))
+            }
+            "redis-cluster" | "rediss-cluster" => {
+                let plain = scheme.trim_end_matches("-cluster");
+                let (credentials, hosts, _) = split(rest);
+                Kind::Cluster(hosts.map(|host| format!("{plain}://{credentials}{host}")).collect())
+            }
+            "redis-sentinel" => {
+                let (credentials, hosts, path) = split(rest);
+                if path.is_empty() {
+                    return Err(fault("lacks the service's name; use redis-sentinel://host:port,host:port/name".to_owned()));
+                }
+                let (user, password) = credentials.trim_end_matches('@').split_once(':').unwrap_or(("", ""));
+                let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+                let sentinels = hosts.map(|host| format!("redis://{host}")).collect();
+                Kind::Sentinel { sentinels, service: path.to_owned(), user: given(user), password: given(password) }
+            }
+            _ => return Err(fault("has an unknown scheme; use redis, rediss, redis-cluster or redis-sentinel".to_owned())),
+        };
+        if let Kind::Cluster(nodes) | Kind::Sentinel { sentinels: nodes, .. } = &kind {
+            for node in nodes {
+                node.as_str().into_connection_info().map_err(|e| fault(format!("is not understood: {e}")))?;
+            }
+        }
+        Ok(Address { kind, text: redacted(url) })
+    }
+}
+
+/// `user:password@host,host/path` in its three parts; the credentials keep their `@`.
+fn split(rest: &str) -> (&str, impl Iterator<Item = &str>, &str) {
+    let at = rest.rfind('@').map_or(0, |i| i + 1);
+    let (credentials, hosts) = rest.split_at(at);
+    let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
+    (credentials, hosts.split(',').filter(|host| !host.is_empty()), path)
+}
+
+/// The URL without its password.
+fn redacted(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => {
+            let (head, tail) = (url.get(..scheme + 3).unwrap_or(""), url.get(at..).unwrap_or(""));
+            format!("{head}***{tail}")
+        }
+        _ => url.to_owned(),
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_never_show_a_password() {
+        for good in [
+            "redis://127.0.0.1:6379",
+            "redis://u:geheim@h:1/2",
+            "redis-cluster://u:geheim@a:1,b:2",
+            "redis-sentinel://:geheim@a:1,b:2/mymaster",
+        ] {
+            let address = Address::parse(good).unwrap();
+            assert!(!format!("{address:?} {address}").contains("geheim"), "{address}");
+        }
+        for bad in ["", "localhost:6379", "http://h", "redis-sentinel://h:1", "redis-cluster://h:port"] {
+            let fault = Address::parse(bad).unwrap_err().to_string();
+            assert!(fault.starts_with("store: "), "{fault}");
+        }
+    }
+}
