@@ -1,1 +1,18 @@
+//! What the tests and the benchmarks of Hermod stand on: real servers, and the few words to use them.
+//!
+//! [`server`] starts Redis, Redis Cluster, Redis Sentinel, PostgreSQL, MariaDB and Hermod itself, each
+//! as a guard that ends its processes when it is dropped. There are no stand-ins for these servers: a
+//! test that needs one fails when it cannot be had. [`until`] is how a test waits, [`unique`] how tests
+//! that share a server keep out of each other's way. [`table`] runs tables a person can read on every
+//! [`Lane`], and [`model`] is the slow, obvious third opinion.
 
+pub mod lane;
+pub mod model;
+pub mod server;
+pub mod table;
+mod unique;
+mod until;
+
+pub use lane::{EngineLane, HttpLane, Lane, Store};
+pub use unique::unique;
+pub use until::until;

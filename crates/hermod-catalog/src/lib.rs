@@ -1,1 +1,63 @@
-//! Placeholder.
+//! Hermod's definitions (rules, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
+//!
+//! Definitions are written rarely and asked for on every request, so the database is never asked on
+//! the hot path. What concerns everybody is a snapshot in memory (`snapshot.rs`); rules that have a
+//! subject may be millions, and are cached by subject, "none" included (`subjects.rs`). A server
+//! sees its own writes at once and those of others within a second (`refresh.rs`). Without the
+//! database, memory goes on answering.
+//!
+//! Callers must respect that [`Matched::is_degraded`] means "everyone's rules only", and that a
+//! [`NewKey`]'s secret cannot be asked for again.
+
+mod catalog;
+mod change;
+mod clock;
+mod database;
+mod definition;
+mod error;
+#[cfg(any(test, feature = "exercise"))]
+pub mod exercise;
+mod keys;
+mod migration;
+mod options;
+mod refresh;
+mod rules;
+mod scope;
+mod secret;
+mod snapshot;
+mod spaces;
+mod subjects;
+mod write;
+
+pub use catalog::{Catalog, Matched};
+pub use definition::{ApiKey, CatalogOnce, NewKey, Saved, Space};
+pub use error::CatalogError;
+pub use options::Options;
+pub use scope::Scope;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hermod_core::{Action, RuleId, SpaceId, Subject};
+
+    #[tokio::test]
+    async fn every_call_can_be_spawned() {
+        fn is_send(_: impl Send) {}
+        let catalog = Catalog::open(Options::default()).await.unwrap();
+        let (space, id, once) = (SpaceId::default_space(), RuleId::new("r").unwrap(), None);
+        let rule: hermod_core::limit::Rule = serde_json::from_str(r#"{"id":"r","action":"a","limit":1,"per":"1s"}"#).unwrap();
+        is_send(catalog.matching(&space, &Action::new("a").unwrap(), &Subject::new("s").unwrap()));
+        is_send(catalog.rules(&space, None, 1));
+        is_send(catalog.rule(&space, &id));
+        is_send(catalog.create_rule(&space, rule.clone(), once));
+        is_send(catalog.put_rule(&space, rule, once));
+        is_send(catalog.delete_rule(&space, &id, once));
+        is_send(catalog.spaces());
+        is_send(catalog.create_space(&space, once));
+        is_send(catalog.keys(&space));
+        is_send(catalog.create_key(&space, "bot", vec![Scope::Admin], once));
+        is_send(catalog.delete_key(&space, "id", once));
+        is_send(catalog.close());
+        is_send(Catalog::open(Options::default()));
+    }
+}

@@ -1,1 +1,57 @@
-//! Placeholder.
+//! A typed async client for Hermod.
+//!
+//! A [`Client`] is a base address, perhaps an API key, and a policy for tries. It is cheap to clone
+//! and meant to be shared. The API's nouns are its methods: [`Client::rules`], [`Client::limit`],
+//! [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose methods are
+//! the verbs of that noun.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), hermod_client::ClientError> {
+//! use hermod_client::{CheckRequest, Client, RuleDraft};
+//!
+//! let client = Client::new("http://127.0.0.1:7700")?.with_key("hk_...");
+//! client.rules().create(&RuleDraft::new("tasks/create", 3, "30s").name("burst")).await?;
+//! let checked = client.limit().check(&CheckRequest::new("bot-7", "tasks/create")).await?;
+//! if !checked.allowed {
+//!     println!("ask again at {:?}", checked.retry_at);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A refusal is an answer (`allowed: false`), not an error. An error means that no answer was had,
+//! and [`ClientError::is_retryable`] says whether asking again can help.
+//!
+//! **Tries.** A call is repeated only if the error is retryable and repeating is safe. Reads are.
+//! Writes are because each carries an idempotency key, the same on every try: a random one, or the
+//! caller's own through `idempotency_key` on the handle. See [`Retry`] for how often and how long.
+//!
+//! The crate stands alone: it shares no types with the server, so that it stays light for others to
+//! build. Fields it does not know are ignored, so that an older client reads a newer server.
+
+mod call;
+mod client;
+mod clock;
+mod error;
+mod health;
+mod keys;
+mod limit;
+mod page;
+mod retry;
+mod rules;
+mod spaces;
+mod time;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use client::Client;
+pub use clock::{Clock, ClockTime};
+pub use error::{ClientError, Problem};
+pub use health::Health;
+pub use keys::{Key, KeyDraft, Keys, Scope};
+pub use limit::{CheckRequest, Checked, Durability, Limit, Ruled};
+pub use page::{Page, PageRequest};
+pub use retry::Retry;
+pub use rules::{Algorithm, Rule, RuleDraft, Rules};
+pub use spaces::{Space, Spaces};
+pub use time::Time;

@@ -4,7 +4,7 @@
 //! one script can reach them all, and no others. Names (spaces, rule ids) hold no `:` `/` `{` `}`;
 //! free text stands last.
 
-use crate::id::{RuleId, Subject};
+use crate::id::{RuleId, SpaceId, Subject};
 use crate::partition::Place;
 
 /// `hm:{space/pp}:limit:<rule>:<subject>`, STRING `debt ts period`.
@@ -20,5 +20,7 @@ pub fn once(place: &Place, key: &str) -> String {
 /// `hm:meta`, HASH `partitions`, `format`: what this data was created with.
 pub const META: &str = "hm:meta";
 
-/// The glob under which all of Hermod's keys are found.
-pub const ALL: &str = "hm:*";
+/// The glob of all keys of a space.
+pub fn all_of(space: &SpaceId) -> String {
+    format!("hm:{{{space}/*")
+}

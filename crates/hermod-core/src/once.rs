@@ -34,6 +34,11 @@ impl Once {
     pub fn key(&self) -> &str {
         &self.key
     }
+
+    /// What the request is recognised by.
+    pub fn fingerprint(&self) -> u128 {
+        self.fingerprint
+    }
 }
 
 /// An answer, and whether it was given before.

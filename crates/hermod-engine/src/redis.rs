@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
-use hermod_core::{Once, Operation, Partitions, Reply, Script, ScriptCall, once};
+use hermod_core::{Once, Operation, Partitions, Reply, Script, ScriptCall, SpaceId, once};
 
 use crate::clock::Clock;
 use crate::error::{EngineError, OpenError};
@@ -146,15 +146,12 @@ impl Redis {
         EngineError::caused("the store could not answer", fault)
     }
 
-    /// Every key and value of Hermod's in the store. For tests: it reads all keys of every node.
-    pub async fn dump(&self) -> Result<BTreeMap<String, String>, EngineError> {
+    /// Every key and value of a space. For tests: it walks all keys of every node.
+    pub async fn dump(&self, space: &SpaceId) -> Result<BTreeMap<String, String>, EngineError> {
         let lanes = self.inner.link.connection()?;
         let fault = |e: RedisError| EngineError::caused("the store could not be dumped", e);
         let mut out = BTreeMap::new();
-        for key in lanes.next().keys(hermod_core::key::ALL).await.map_err(fault)? {
-            if key == hermod_core::key::META {
-                continue;
-            }
+        for key in lanes.next().keys(&hermod_core::key::all_of(space)).await.map_err(fault)? {
             let value = lanes.next().send(cmd("GET").arg(&key)).await.map_err(fault)?;
             if let Value::BulkString(bytes) = value {
                 out.insert(key, String::from_utf8_lossy(&bytes).into_owned());

@@ -1,1 +1,20 @@
-//! Placeholder.
+//! Hermod's server: the [`App`](app::App) is the only door to the engine, and the interfaces
+//! translate between it and the outside.
+//!
+//! Nothing here decides about state: `app` finds the definitions, calls the engine and says what
+//! came out; `http` turns that into status codes and JSON, and errors into problem documents.
+
+pub mod app;
+pub mod code;
+mod config;
+mod doctor;
+mod http;
+mod server;
+mod telemetry;
+
+pub use code::{Code, Problem};
+pub use config::{Config, ConfigError};
+pub use doctor::{Finding, doctor};
+pub use http::openapi;
+pub use server::{Mode, Server, ServerError};
+pub use telemetry::{Telemetry, init as init_telemetry};

@@ -1,1 +1,59 @@
-fn main() {}
+//! The one binary: `hermod serve`, `hermod dev`, and the client's commands.
+//!
+//! Glue only: arguments in, words out. What a server does is in `hermod-server`, how it is asked in
+//! `hermod-client`. Each command has a file of its own with a `run` that gives the exit code: 0 is
+//! yes, 1 is no (refused, or the doctor found a fault), 2 is an error.
+
+mod cli;
+mod completion;
+mod config;
+mod dev;
+mod doctor;
+mod error;
+mod keys;
+mod limit;
+mod output;
+mod redact;
+mod rules;
+mod serve;
+mod settings;
+mod signals;
+mod spaces;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::{Cli, Command};
+// The single place that says where the server comes from.
+use hermod_server as server;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(fault) => return error::report(&anyhow::Error::new(fault).context("cannot start"), cli.client()),
+    };
+    let done = runtime.block_on(run(&cli));
+    // What still runs in the background must not hold up a second Ctrl-C.
+    runtime.shutdown_background();
+    done.unwrap_or_else(|fault| error::report(&fault, cli.client()))
+}
+
+async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    match &cli.command {
+        None => {
+            Cli::command().print_help()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Serve(args)) => serve::run(args).await,
+        Some(Command::Dev(args)) => dev::run(args).await,
+        Some(Command::Config(args)) => config::run(args),
+        Some(Command::Doctor(args)) => doctor::run(args).await,
+        Some(Command::Rules(args)) => rules::run(args).await,
+        Some(Command::Keys(args)) => keys::run(args).await,
+        Some(Command::Spaces(args)) => spaces::run(args).await,
+        Some(Command::Limit(args)) => limit::run(args).await,
+        Some(Command::Completion(args)) => completion::run(args),
+    }
+}

@@ -42,6 +42,8 @@ for i = 1, rules do
       debt = math.max(0, debt - math.min(time - old_time, math.ceil(debt / limit)) * limit)
     elseif old_time - time <= math.ceil(burst * period / limit) then
       time = old_time
+    else
+      debt = 0
     end
     debt = math.min(debt, burst * period)
   end

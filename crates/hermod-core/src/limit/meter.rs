@@ -9,9 +9,10 @@
 //! earlier, admitted at it.
 //!
 //! Clocks step. Backwards by up to one full drain, the debt stands still until time has caught up:
-//! nothing is given twice. Further than that the stored time is from a future that was never real,
-//! and drains from now on: a forward step that is taken back locks nobody out for longer than one
-//! full drain.
+//! nothing is given twice. Further than that the record is from a future that was never real, and is
+//! not believed: a forward step that is taken back locks nobody out for longer than one full drain.
+//! (To let such a debt drain from the moment of the step would need a write on refusal, and a refusal
+//! changes nothing.)
 
 use crate::id::Invalid;
 use crate::int::{Micros, PRODUCT_MAX, mul_div_ceil};
@@ -96,6 +97,8 @@ impl Meter {
             debt = debt.saturating_sub(drained);
         } else if stored_time - time <= self.full().div_ceil(self.limit) {
             time = stored_time;
+        } else {
+            debt = 0;
         }
         Level { debt: debt.min(self.full()), time }
     }
@@ -209,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn a_far_step_back_locks_out_for_one_drain_at_most() {
+    fn a_record_from_beyond_one_full_drain_is_not_believed() {
         let m = Meter::new(3, us(30_000_000), 3).unwrap();
-        let year = us(365 * 86_400_000_000);
-        let stored = Some(m.stored(m.charged(m.level(None, year), 3)));
-        let now = us(1_000_000);
-        assert_eq!(m.admits(m.level(stored, now), 1, now), Err(Refusal::Until(us(10_000_000))));
+        let stored = Some(m.stored(m.charged(m.level(None, us(100_000_000)), 3)));
+        let at = |t: u64| m.admits(m.level(stored, us(t)), 1, us(t));
+        assert_eq!(at(70_000_000), Err(Refusal::Until(us(40_000_000))));
+        assert_eq!(at(69_999_999), Ok(()));
     }
 }

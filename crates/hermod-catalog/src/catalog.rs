@@ -1,0 +1,166 @@
+//! The catalog: opened once, asked by every request, never on the way to SQL for what it knows.
+//!
+//! Everything shared stands in [`Inner`]. Reads go to the snapshot and to the cache of subjects;
+//! `refresh.rs` keeps both current, `write.rs` is the only way to change what they come from.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hermod_core::limit::Limited;
+use hermod_core::{Action, SpaceId, Subject};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::database::{Database, within};
+use crate::definition::ApiKey;
+use crate::error::CatalogError;
+use crate::options::{Options, Target, shown};
+use crate::refresh;
+use crate::secret;
+use crate::snapshot::{Snapshot, no_rules};
+use crate::subjects::{Key, Own, Subjects};
+
+/// How long a check waits for a subject's own rules before it goes on without them.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Definitions in SQL, served from memory. Cheap to clone; all clones are the same catalog.
+#[derive(Clone)]
+pub struct Catalog {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) database: Database,
+    pub(crate) snapshot: ArcSwap<Snapshot>,
+    pub(crate) subjects: Subjects,
+    /// The last version that the snapshot and the cache take into account.
+    pub(crate) version: AtomicU64,
+    pub(crate) is_healthy: AtomicBool,
+    /// One refresh at a time, so that versions only go forward.
+    pub(crate) refreshing: Mutex<()>,
+    /// One write at a time: waiting writes stand here and not on connections that reads need.
+    pub(crate) writing: Mutex<()>,
+    /// Where the database is, without user and password.
+    pub(crate) place: String,
+    poller: OnceLock<AbortHandle>,
+}
+
+/// The rules that apply to one subject and action.
+#[derive(Clone, Debug)]
+pub struct Matched {
+    /// By name, then id.
+    pub rules: Arc<[Limited]>,
+    /// Whether the subject's own rules could not be read, so that these are everyone's only.
+    pub is_degraded: bool,
+}
+
+impl Catalog {
+    /// Opens the database, makes or updates its tables, reads what concerns everybody, and starts following changes.
+    pub async fn open(options: Options) -> Result<Catalog, CatalogError> {
+        let target = Target::parse(&options.url)?;
+        let database = Database::open(&target).await?;
+        let inner = Arc::new(Inner {
+            database,
+            snapshot: ArcSwap::default(),
+            subjects: Subjects::new(options.subjects_max.max(1)),
+            version: AtomicU64::new(0),
+            is_healthy: AtomicBool::new(true),
+            refreshing: Mutex::new(()),
+            writing: Mutex::new(()),
+            place: shown(&options.url),
+            poller: OnceLock::new(),
+        });
+        if let Err(fault) = inner.reload().await {
+            inner.database.close().await;
+            return Err(fault);
+        }
+        let follower = tokio::spawn(refresh::follow(Arc::downgrade(&inner), options.poll));
+        let _only_set_here = inner.poller.set(follower.abort_handle());
+        Ok(Catalog { inner })
+    }
+
+    /// Stops following changes and closes all connections. What is in memory goes on answering.
+    pub async fn close(&self) {
+        if let Some(poller) = self.inner.poller.get() {
+            poller.abort();
+        }
+        self.inner.is_healthy.store(false, Ordering::Release);
+        self.inner.database.close().await;
+    }
+
+    /// Whether the database answered last time.
+    pub fn is_healthy(&self) -> bool {
+        self.inner.is_healthy.load(Ordering::Acquire)
+    }
+
+    /// The version that reads from memory reflect. Every write is one more.
+    pub fn version(&self) -> u64 {
+        self.inner.version.load(Ordering::Acquire)
+    }
+
+    /// The rules that apply, if memory knows. `None`: ask [`Catalog::matching`].
+    pub fn matching_now(&self, space: &SpaceId, action: &Action, subject: &Subject) -> Option<Matched> {
+        let snapshot = self.inner.snapshot.load();
+        let Some(view) = snapshot.spaces.get(space) else { return Some(Matched { rules: no_rules(), is_degraded: false }) };
+        let everyone = view.everyone(action);
+        let rules = match view.subject_rules() {
+            0 => Arc::clone(everyone),
+            _ => self.inner.subjects.get(space, subject)?.with_everyones(action, everyone),
+        };
+        Some(Matched { rules, is_degraded: false })
+    }
+
+    /// The rules that apply. Always answers: without the database, with what memory knows.
+    pub async fn matching(&self, space: &SpaceId, action: &Action, subject: &Subject) -> Matched {
+        if let Some(matched) = self.matching_now(space, action, subject) {
+            return matched;
+        }
+        // While the database is known to be away nobody waits for it; the poller finds it again.
+        let own = match self.is_healthy() {
+            true => within(LOAD_TIMEOUT, self.inner.own(space, subject)).await.ok(),
+            false => None,
+        };
+        let snapshot = self.inner.snapshot.load();
+        let everyone = snapshot.spaces.get(space).map_or_else(no_rules, |view| Arc::clone(view.everyone(action)));
+        match own {
+            Some(own) => Matched { rules: own.with_everyones(action, &everyone), is_degraded: false },
+            None => Matched { rules: everyone, is_degraded: true },
+        }
+    }
+
+    /// The key whose text is `presented`, if there is one.
+    pub fn authenticate(&self, presented: &str) -> Option<Arc<ApiKey>> {
+        let id = secret::id_of(presented)?;
+        let snapshot = self.inner.snapshot.load();
+        let stored = snapshot.keys.get(id)?;
+        stored.hash.matches(presented).then(|| Arc::clone(&stored.key))
+    }
+}
+
+impl Inner {
+    /// A subject's own rules, from the cache or the database.
+    async fn own(&self, space: &SpaceId, subject: &Subject) -> Result<Arc<Own>, CatalogError> {
+        let key = Key { space: space.clone(), subject: subject.clone() };
+        let vacancy = match self.subjects.get_or_vacancy(&key).await {
+            Ok(own) => return Ok(own),
+            Err(vacancy) => vacancy,
+        };
+        let rules = self.subject_rules(space, subject).await.inspect_err(|fault| match fault.is_retryable() {
+            true => self.lost(fault),
+            // One unreadable rule is its subject's trouble, not the database's.
+            false => tracing::error!(catalog = %self.place, %space, %subject, "{fault}"),
+        })?;
+        let own = Arc::new(Own::new(&rules)?);
+        vacancy.fill(&own);
+        Ok(own)
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog").field("place", &self.inner.place).field("version", &self.version()).finish_non_exhaustive()
+    }
+}

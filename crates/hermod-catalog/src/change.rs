@@ -1,0 +1,49 @@
+//! What one write changed, as other servers read it.
+
+use hermod_core::{SpaceId, Subject};
+use sqlx::any::AnyRow;
+
+use crate::database::{int, text, text_or_null};
+use crate::error::CatalogError;
+use crate::refresh::space_of;
+
+/// Of which kind the changed definition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rule,
+    Space,
+    Key,
+}
+
+impl Kind {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Rule => "rule",
+            Kind::Space => "space",
+            Kind::Key => "key",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) kind: Kind,
+    pub(crate) space: SpaceId,
+    /// Whom it concerns; everybody if `None`.
+    pub(crate) subject: Option<Subject>,
+    /// How many rules with a subject the space has now. Only meant for rules.
+    pub(crate) subject_rules: u64,
+}
+
+impl Change {
+    /// `None` if the kind is unknown, which a newer server may write.
+    pub(crate) fn from_row(row: &AnyRow) -> Result<Option<Change>, CatalogError> {
+        let kind = text(row, "kind")?;
+        let Some(kind) = [Kind::Rule, Kind::Space, Kind::Key].into_iter().find(|known| known.as_str() == kind) else {
+            return Ok(None);
+        };
+        let subject = text_or_null(row, "subject")?.map(Subject::new).transpose();
+        let subject = subject.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
+        Ok(Some(Change { kind, space: space_of(row)?, subject, subject_rules: int(row, "subject_rules")? }))
+    }
+}

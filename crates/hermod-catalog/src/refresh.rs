@@ -1,0 +1,291 @@
+//! Keeps memory current: polls the catalog's version, and reads again only what changed.
+//!
+//! Every write increments the version and notes what it changed, in one transaction, and the
+//! version row's lock lets them commit in order only. So whoever has seen version 7 and reads 9
+//! finds what 8 and 9 changed. Notes are trimmed; who is further behind reads everything again.
+//!
+//! The version is read before the data. The data may then be newer than the version says, never
+//! older, and the next poll reads it once more; so no transaction is needed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::error::Error as _;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hermod_core::limit::Rule;
+use hermod_core::{SpaceId, Subject};
+use sqlx::any::AnyRow;
+
+use crate::catalog::Inner;
+use crate::change::{Change, Kind};
+use crate::database::{int, sql_int, text, within};
+use crate::error::CatalogError;
+use crate::keys;
+use crate::rules;
+use crate::snapshot::{Snapshot, SpaceView};
+
+/// The longest pause between two tries while the database is away.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// How long the question for the version may take. Later counts as lost.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long reading what changed may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// More changes than these are not read one by one.
+const CHANGES_MAX: u64 = 1_000;
+
+/// Follows the catalog until it is dropped or closed.
+pub(crate) async fn follow(inner: Weak<Inner>, poll: Duration) {
+    // A poll of zero would be a busy loop.
+    let poll = poll.max(Duration::from_millis(5));
+    let mut pause = poll;
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(inner) = inner.upgrade() else { return };
+        pause = match inner.refresh(None).await {
+            Ok(()) => {
+                inner.found();
+                poll
+            }
+            Err(fault) => {
+                inner.lost(&fault);
+                (pause * 2).min(RETRY_MAX)
+            }
+        };
+    }
+}
+
+impl Inner {
+    /// Takes in what changed. With `at_least`, does nothing if that version was taken in meanwhile.
+    pub(crate) async fn refresh(&self, at_least: Option<u64>) -> Result<(), CatalogError> {
+        let _turn = self.refreshing.lock().await;
+        let seen = self.version.load(Ordering::Acquire);
+        if at_least.is_some_and(|version| seen >= version) {
+            return Ok(());
+        }
+        let current = within(PROBE_TIMEOUT, self.stored_version()).await?;
+        if current == seen {
+            return Ok(());
+        }
+        within(READ_TIMEOUT, async {
+            // Backwards goes only a database that was restored: nothing in memory can be trusted.
+            let behind = current.checked_sub(seen).filter(|&behind| behind <= CHANGES_MAX);
+            let changes = match behind {
+                Some(behind) => self.changes(seen, current).await?.filter(|(versions, _)| *versions == behind),
+                None => None,
+            };
+            match changes {
+                Some((_, changes)) => self.take_in(&changes).await?,
+                None => self.read_all().await?,
+            }
+            self.version.store(current, Ordering::Release);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Reads everything, whatever was seen before.
+    pub(crate) async fn reload(&self) -> Result<(), CatalogError> {
+        let _turn = self.refreshing.lock().await;
+        let current = within(PROBE_TIMEOUT, self.stored_version()).await?;
+        self.read_all().await?;
+        self.version.store(current, Ordering::Release);
+        Ok(())
+    }
+
+    async fn stored_version(&self) -> Result<u64, CatalogError> {
+        let row = self.database.query("SELECT version FROM catalog_version").fetch_one(self.database.pool()).await?;
+        int(&row, "version")
+    }
+
+    /// The changes after `seen` up to `current`, and of how many versions they are; `None` if one is not understood.
+    async fn changes(&self, seen: u64, current: u64) -> Result<Option<(u64, Vec<Change>)>, CatalogError> {
+        let statement =
+            "SELECT version, space, kind, subject, subject_rules FROM changes WHERE version > ? AND version <= ? ORDER BY version";
+        let rows = self.database.query(statement).bind(sql_int(seen)).bind(sql_int(current)).fetch_all(self.database.pool()).await?;
+        let mut last = seen;
+        let mut versions = 0;
+        let mut changes = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let version = int(row, "version")?;
+            versions += u64::from(version != last);
+            last = version;
+            match Change::from_row(row)? {
+                Some(change) => changes.push(change),
+                // A newer server changed something this one does not know of.
+                None => return Ok(None),
+            }
+        }
+        Ok(Some((versions, changes)))
+    }
+
+    async fn take_in(&self, changes: &[Change]) -> Result<(), CatalogError> {
+        let old = self.snapshot.load_full();
+        let mut touched: BTreeSet<&SpaceId> = BTreeSet::new();
+        let mut keys_changed = false;
+        for change in changes {
+            match (change.kind, &change.subject) {
+                // A space that is not in memory yet has its count from its own reading.
+                (Kind::Rule, Some(_)) if old.spaces.contains_key(&change.space) => {}
+                (Kind::Rule | Kind::Space, _) => drop(touched.insert(&change.space)),
+                (Kind::Key, _) => keys_changed = true,
+            }
+        }
+        if !touched.is_empty() || keys_changed {
+            let mut new = Snapshot::clone(&old);
+            for space in touched {
+                match self.space_view(space).await? {
+                    Some(view) => drop(new.spaces.insert(space.clone(), Arc::new(view))),
+                    None => drop(new.spaces.remove(space)),
+                }
+            }
+            if keys_changed {
+                new.keys = keys::read_all(&self.database).await?;
+            }
+            self.snapshot.store(Arc::new(new));
+        }
+        // Only now, so that nobody who loads a subject anew merges it with what everyone had before.
+        let snapshot = self.snapshot.load();
+        for change in changes {
+            if let Some(view) = snapshot.spaces.get(&change.space).filter(|_| change.kind == Kind::Rule) {
+                view.set_subject_rules(change.subject_rules);
+            }
+            if let Some(subject) = &change.subject {
+                self.subjects.evict(&change.space, subject);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_all(&self) -> Result<(), CatalogError> {
+        let keys = keys::read_all(&self.database).await?;
+        let mut rules: HashMap<SpaceId, Vec<Rule>> = HashMap::new();
+        let everyones =
+            self.database.query("SELECT space, id, body FROM rules WHERE subject IS NULL").fetch_all(self.database.pool()).await?;
+        for row in &everyones {
+            rules.entry(space_of(row)?).or_default().push(rules::from_row(row)?);
+        }
+        let mut spaces = HashMap::new();
+        let rows = self.database.query("SELECT space, subject_rules FROM spaces").fetch_all(self.database.pool()).await?;
+        for row in &rows {
+            let space = space_of(row)?;
+            let view = SpaceView::new(&rules.remove(&space).unwrap_or_default(), int(row, "subject_rules")?)?;
+            spaces.insert(space, Arc::new(view));
+        }
+        self.snapshot.store(Arc::new(Snapshot { spaces, keys }));
+        self.subjects.clear();
+        Ok(())
+    }
+
+    async fn space_view(&self, space: &SpaceId) -> Result<Option<SpaceView>, CatalogError> {
+        let statement = "SELECT subject_rules FROM spaces WHERE space = ?";
+        let row = self.database.query(statement).bind(space.as_str()).fetch_optional(self.database.pool()).await?;
+        let Some(row) = row else { return Ok(None) };
+        let statement = "SELECT id, body FROM rules WHERE subject IS NULL AND space = ?";
+        let rows = self.database.query(statement).bind(space.as_str()).fetch_all(self.database.pool()).await?;
+        let rules: Vec<Rule> = rows.iter().map(rules::from_row).collect::<Result<_, _>>()?;
+        Ok(Some(SpaceView::new(&rules, int(&row, "subject_rules")?)?))
+    }
+
+    /// One subject's own rules, from the database.
+    pub(crate) async fn subject_rules(&self, space: &SpaceId, subject: &Subject) -> Result<Vec<Rule>, CatalogError> {
+        let statement = "SELECT id, body FROM rules WHERE subject = ? AND space = ?";
+        let rows = self.database.query(statement).bind(subject.as_str()).bind(space.as_str()).fetch_all(self.database.pool()).await?;
+        rows.iter().map(rules::from_row).collect()
+    }
+
+    /// Notes that the database did not answer. Logs the first time.
+    pub(crate) fn lost(&self, fault: &CatalogError) {
+        if self.is_healthy.swap(false, Ordering::AcqRel) {
+            let cause = fault.source().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(catalog = %self.place, %cause, "{fault}; going on with what is in memory");
+        }
+    }
+
+    fn found(&self) {
+        if !self.is_healthy.swap(true, Ordering::AcqRel) {
+            tracing::info!(catalog = %self.place, "the catalog's database answers again");
+        }
+    }
+}
+
+pub(crate) fn space_of(row: &AnyRow) -> Result<SpaceId, CatalogError> {
+    let space = text(row, "space")?;
+    SpaceId::new(&space).map_err(|fault| CatalogError::corrupt("space", space, fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Catalog, Options};
+
+    /// Two catalogs on one file; the second looks for changes only when told.
+    async fn pair(folder: &tempfile::TempDir) -> (Catalog, Catalog) {
+        let url = format!("sqlite:{}/catalog.db", folder.path().display());
+        let writer = Catalog::open(Options::new(&url)).await.unwrap();
+        let reader = Catalog::open(Options { poll: Duration::from_secs(3_600), ..Options::new(&url) }).await.unwrap();
+        (writer, reader)
+    }
+
+    fn rule(id: &str, subject: Option<&str>) -> Rule {
+        let json = format!(r#"{{"id":"{id}","action":"{id}","limit":1,"per":"1s"}}"#);
+        let mut rule: Rule = serde_json::from_str(&json).unwrap();
+        rule.subject = subject.map(|s| Subject::new(s).unwrap());
+        rule
+    }
+
+    async fn count(catalog: &Catalog, action: &str) -> usize {
+        let (action, subject) = (hermod_core::Action::new(action).unwrap(), Subject::new("bot").unwrap());
+        catalog.matching(&SpaceId::default_space(), &action, &subject).await.rules.len()
+    }
+
+    #[tokio::test]
+    async fn who_is_behind_the_trimmed_changes_reads_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let (writer, reader) = pair(&folder).await;
+        let space = SpaceId::default_space();
+        writer.create_rule(&space, rule("first", Some("bot")), None).await.unwrap();
+        reader.inner.refresh(None).await.unwrap();
+        assert_eq!(count(&reader, "first").await, 1);
+        writer.create_rule(&space, rule("own", Some("bot")), None).await.unwrap();
+        writer.create_rule(&space, rule("all", None), None).await.unwrap();
+        assert_eq!((count(&reader, "own").await, count(&reader, "all").await), (0, 0));
+        let trim = writer.inner.database.query("DELETE FROM changes WHERE version <= 2");
+        trim.execute(writer.inner.database.pool()).await.unwrap();
+        reader.inner.refresh(None).await.unwrap();
+        assert_eq!((count(&reader, "own").await, count(&reader, "all").await), (1, 1));
+        assert_eq!(reader.version(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_restored_database_is_read_again_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (writer, reader) = pair(&folder).await;
+        let space = SpaceId::default_space();
+        writer.create_rule(&space, rule("gone", None), None).await.unwrap();
+        writer.create_rule(&space, rule("own", Some("bot")), None).await.unwrap();
+        reader.inner.refresh(None).await.unwrap();
+        assert_eq!((count(&reader, "gone").await, count(&reader, "own").await), (1, 1));
+        for statement in ["DELETE FROM rules", "UPDATE spaces SET subject_rules = 0", "UPDATE catalog_version SET version = 0"] {
+            writer.inner.database.query(statement).execute(writer.inner.database.pool()).await.unwrap();
+        }
+        reader.inner.refresh(None).await.unwrap();
+        assert_eq!((count(&reader, "gone").await, count(&reader, "own").await), (0, 0));
+        assert_eq!(reader.version(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_rule_of_a_newer_version_is_an_error_and_what_was_known_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let (writer, reader) = pair(&folder).await;
+        let space = SpaceId::default_space();
+        writer.create_rule(&space, rule("all", None), None).await.unwrap();
+        reader.inner.refresh(None).await.unwrap();
+        let spoil = writer.inner.database.query(r#"UPDATE rules SET body = '{"surprise":1}'"#);
+        spoil.execute(writer.inner.database.pool()).await.unwrap();
+        assert!(writer.create_rule(&space, rule("next", None), None).await.is_ok(), "it is committed");
+        let fault = reader.inner.refresh(None).await.unwrap_err();
+        assert!(matches!(fault, CatalogError::Corrupt { what: "rule", ref id, .. } if id == "all"), "{fault:?}");
+        assert_eq!(count(&reader, "all").await, 1);
+    }
+}

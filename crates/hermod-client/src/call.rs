@@ -1,0 +1,190 @@
+//! One call: its tries, and what becomes of the answer.
+//!
+//! The body is written once, so that every try sends the same bytes with the same idempotency key;
+//! the server refuses a key that comes back with another body.
+
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::client::Client;
+use crate::error::{ClientError, Problem};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A request, ready to be sent any number of times.
+struct Call {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Option<Vec<u8>>,
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    body: Vec<u8>,
+}
+
+impl Client {
+    /// Reads something. Repeating it is always safe.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, String)]) -> Result<T, ClientError> {
+        let mut call = self.call(Method::GET, path)?;
+        if !query.is_empty() {
+            call.url.query_pairs_mut().extend_pairs(query);
+        }
+        self.send(&call).await?.json()
+    }
+
+    /// Changes something and reads the result.
+    pub(crate) async fn write<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        key: Option<&str>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let mut call = self.call(method, path)?;
+        call.body = Some(serde_json::to_vec(body).map_err(|fault| ClientError::invalid("body", fault.to_string()))?);
+        call.headers.insert(CONTENT_TYPE, JSON);
+        self.make_repeatable(&mut call, key)?;
+        self.send(&call).await?.json()
+    }
+
+    /// Removes something.
+    pub(crate) async fn remove(&self, path: &[&str], key: Option<&str>) -> Result<(), ClientError> {
+        let mut call = self.call(Method::DELETE, path)?;
+        self.make_repeatable(&mut call, key)?;
+        self.send(&call).await.map(drop)
+    }
+
+    /// Asks once, and takes an answer of status 503 for an answer: "not ready" is one.
+    pub(crate) async fn probe<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, ClientError> {
+        let call = self.call(Method::GET, path)?;
+        let asked = timeout_at(from_now(self.try_timeout.min(self.deadline)), self.ask(&call));
+        let answer = asked.await.map_err(|_| ClientError::Timeout)??;
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE { answer.json() } else { answer.good()?.json() }
+    }
+
+    fn call(&self, method: Method, path: &[&str]) -> Result<Call, ClientError> {
+        let mut url = self.base.clone();
+        // A URL swallows these, and the call would reach something else than was meant.
+        if path.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
+            return Err(ClientError::invalid("id", "must not be empty, \".\" or \"..\""));
+        }
+        url.path_segments_mut().map_err(|()| ClientError::invalid("server address", "it cannot have a path"))?.pop_if_empty().extend(path);
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &self.key {
+            let mut value = header("key", &format!("Bearer {}", key.expose()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(Call { method, url, headers, body: None })
+    }
+
+    /// Gives a write its idempotency key. One that will not be repeated needs none of its own.
+    fn make_repeatable(&self, call: &mut Call, key: Option<&str>) -> Result<(), ClientError> {
+        match key {
+            Some(key) => call.headers.insert(IDEMPOTENCY_KEY, header("idempotency key", key)?),
+            None if self.retry.repeats > 0 => call.headers.insert(IDEMPOTENCY_KEY, header("idempotency key", &random_key()?)?),
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// Tries until there is an answer, the error is final, the policy is used up, or the deadline is near.
+    async fn send(&self, call: &Call) -> Result<Answer, ClientError> {
+        let deadline = from_now(self.deadline);
+        let mut done = 0;
+        loop {
+            let try_ends = deadline.min(from_now(self.try_timeout));
+            let fault = match timeout_at(try_ends, self.ask(call)).await {
+                Ok(answer) => match answer.and_then(Answer::good) {
+                    Ok(answer) => return Ok(answer),
+                    Err(fault) => fault,
+                },
+                Err(_) => ClientError::Timeout,
+            };
+            if !fault.is_retryable() || done >= self.retry.repeats {
+                return Err(fault);
+            }
+            let random = getrandom::u32().unwrap_or_default();
+            let pause = self.retry.pause_after(done, fault.retry_after(), random);
+            // A pause beyond the deadline only delays the bad news.
+            if deadline.saturating_duration_since(Instant::now()) <= pause {
+                return Err(fault);
+            }
+            sleep(pause).await;
+            done += 1;
+        }
+    }
+
+    /// One try.
+    async fn ask(&self, call: &Call) -> Result<Answer, ClientError> {
+        let mut request = self.http.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
+        if let Some(body) = &call.body {
+            request = request.body(body.clone());
+        }
+        let response = request.send().await.map_err(transport)?;
+        let status = response.status();
+        // The other form, a date, would trust two clocks to agree; the usual pause serves instead.
+        let retry_after =
+            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse().ok());
+        let body = response.bytes().await.map_err(transport)?.into();
+        Ok(Answer { status, retry_after: retry_after.map(Duration::from_secs), body })
+    }
+}
+
+impl Answer {
+    /// The answer if its status says success, else the error it means.
+    fn good(self) -> Result<Answer, ClientError> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        match serde_json::from_slice::<Problem>(&self.body) {
+            Ok(mut problem) => {
+                problem.retry_after = self.retry_after;
+                Err(ClientError::Problem(Box::new(problem)))
+            }
+            Err(_) => Err(self.bad("an error without a problem document")),
+        }
+    }
+
+    fn json<T: DeserializeOwned>(self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.body).map_err(|fault| self.bad(fault.to_string()))
+    }
+
+    fn bad(&self, detail: impl Into<String>) -> ClientError {
+        ClientError::BadAnswer { status: self.status.as_u16(), detail: detail.into(), retry_after: self.retry_after }
+    }
+}
+
+fn header(what: &'static str, text: &str) -> Result<HeaderValue, ClientError> {
+    HeaderValue::from_str(text).map_err(|_| ClientError::invalid(what, "must not hold line breaks or control characters"))
+}
+
+fn transport(fault: reqwest::Error) -> ClientError {
+    // The address may be long and is known to the caller.
+    let fault = fault.without_url();
+    if fault.is_timeout() { ClientError::Timeout } else { ClientError::Unreachable(Box::new(fault)) }
+}
+
+/// The end of a span that starts now. A span too long for the clock, such as `Duration::MAX`, ends in a year.
+fn from_now(span: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(span).unwrap_or(now + Duration::from_secs(366 * 86_400))
+}
+
+/// A key nobody else will draw: 128 random bits.
+fn random_key() -> Result<String, ClientError> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits)
+        .map_err(|fault| ClientError::invalid("idempotency key", format!("the system gave no randomness: {fault}")))?;
+    Ok(format!("auto-{:032x}", u128::from_ne_bytes(bits)))
+}

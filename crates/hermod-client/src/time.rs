@@ -1,0 +1,50 @@
+//! A point in time, as the API writes it: RFC 3339 UTC with milliseconds.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A point in time by the server's clock. It can only be read from an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(SystemTime);
+
+impl Time {
+    /// The same point for the standard library.
+    pub fn to_system_time(self) -> SystemTime {
+        self.0
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_rfc3339_millis(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Time, D::Error> {
+        let text = Cow::<'de, str>::deserialize(d)?;
+        humantime::parse_rfc3339(&text).map(Time).map_err(|fault| serde::de::Error::custom(format!("{text:?} is not a time: {fault}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_back_as_written() {
+        let text = "\"2026-02-03T04:05:06.789Z\"";
+        let time: Time = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&time).unwrap(), text);
+        assert!(serde_json::from_str::<Time>("\"soon\"").is_err());
+    }
+}

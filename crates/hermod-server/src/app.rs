@@ -1,0 +1,104 @@
+//! The App: the only door to the engine.
+//!
+//! Every interface calls it with names it has checked and gets answers in the system's own words.
+//! One file per capability.
+
+mod keys;
+mod limit;
+mod rules;
+mod spaces;
+
+use std::sync::Arc;
+
+use hermod_catalog::{ApiKey, Catalog, Scope};
+use hermod_core::{Micros, SpaceId};
+use hermod_engine::clock::ManualClock;
+use hermod_engine::{Clock, Engine};
+
+use crate::code::{Code, Problem};
+use crate::telemetry::Metrics;
+
+pub use limit::{CheckAnswer, CheckAsk};
+pub use rules::RuleDraft;
+
+/// Everything a request needs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct App {
+    pub(crate) engine: Engine,
+    pub(crate) catalog: Catalog,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Nobody needs a key: for `hermod dev`.
+    is_open: bool,
+}
+
+/// Who asks, and what they may do.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The space they act in.
+    pub space: SpaceId,
+    /// Their key; none on an open server.
+    key: Option<Arc<ApiKey>>,
+}
+
+impl Caller {
+    /// Refuses unless the caller may do this.
+    pub fn need(&self, scope: Scope) -> Result<(), Problem> {
+        if self.may(scope) {
+            return Ok(());
+        }
+        Err(Problem::new(Code::Forbidden, format!("This key lacks the scope {scope}.")))
+    }
+
+    /// Whether the caller may do this.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.key.as_ref().is_none_or(|key| key.allows(scope))
+    }
+}
+
+impl App {
+    pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, is_open: bool) -> App {
+        App { engine, catalog, clock, metrics, is_open }
+    }
+
+    /// Who presents this key. On an open server a request without one is the default space's.
+    pub fn caller(&self, presented: Option<&str>) -> Result<Caller, Problem> {
+        let Some(presented) = presented else {
+            if self.is_open {
+                return Ok(Caller { space: SpaceId::default_space(), key: None });
+            }
+            return Err(Problem::new(Code::Unauthorized, "Send an API key: Authorization: Bearer hk_..."));
+        };
+        let key = self.catalog.authenticate(presented);
+        let key = key.ok_or_else(|| Problem::new(Code::Unauthorized, "This API key is not known; it may have been deleted."))?;
+        Ok(Caller { space: key.space.clone(), key: Some(key) })
+    }
+
+    /// The time of this server.
+    pub fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    /// The clock that stands still, if this server has one.
+    pub fn manual_clock(&self) -> Option<&ManualClock> {
+        match &self.clock {
+            Clock::Manual(clock) => Some(clock),
+            Clock::System => None,
+        }
+    }
+
+    /// Moves a manual clock on.
+    pub fn advance(&self, span: Micros) -> Result<Micros, Problem> {
+        match &self.clock {
+            Clock::Manual(clock) => Ok(clock.advance(span)),
+            Clock::System => {
+                Err(Problem::new(Code::NotFound, "This server follows the system's clock; start it with hermod dev --manual-clock."))
+            }
+        }
+    }
+
+    /// What of the two backends answers.
+    pub fn readiness(&self) -> (Result<(), hermod_engine::EngineError>, bool) {
+        (self.engine.ready(), self.catalog.is_healthy())
+    }
+}

@@ -1,0 +1,175 @@
+//! The one table of what can go wrong: every interface, and the documentation, read it.
+
+use std::fmt;
+
+use hermod_catalog::CatalogError;
+use hermod_core::Invalid;
+use hermod_engine::EngineError;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:literal, $retryable:literal, $title:literal;)*) => {
+        /// A stable code. What it means to a caller never changes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+
+            /// Its text: `store_unavailable`.
+            pub fn text(self) -> &'static str {
+                match self { $(Code::$variant => $text,)* }
+            }
+
+            /// Its HTTP status.
+            pub fn status(self) -> u16 {
+                match self { $(Code::$variant => $status,)* }
+            }
+
+            /// Whether the same request may succeed later.
+            pub fn is_retryable(self) -> bool {
+                match self { $(Code::$variant => $retryable,)* }
+            }
+
+            /// What it means, in one line.
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$variant => $title,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The body does not parse.
+    InvalidJson = "invalid_json", 400, false, "The body is not valid JSON";
+    /// A field's value is not acceptable.
+    InvalidField = "invalid_field", 400, false, "A field has a value that is not accepted";
+    /// A field is there that nobody knows.
+    UnknownField = "unknown_field", 400, false, "The body has a field that is not known";
+    /// A field that is needed is not there.
+    MissingField = "missing_field", 400, false, "The body lacks a field that is needed";
+    /// No key, or one that is not known.
+    Unauthorized = "unauthorized", 401, false, "A valid API key is needed";
+    /// The key is known and may not do this.
+    Forbidden = "forbidden", 403, false, "The API key may not do this";
+    /// There is no such thing.
+    NotFound = "not_found", 404, false, "There is no such thing";
+    /// The path exists, the method does not.
+    MethodNotAllowed = "method_not_allowed", 405, false, "This path does not take this method";
+    /// The identifier is taken.
+    AlreadyExists = "already_exists", 409, false, "It exists already";
+    /// Another rule says the same for the same action, subject and name.
+    DuplicateRule = "duplicate_rule", 409, false, "Another rule covers the same name, action and subject";
+    /// More bytes than are accepted.
+    BodyTooLarge = "body_too_large", 413, false, "The body is too large";
+    /// The idempotency key belongs to another request.
+    IdempotencyConflict = "idempotency_conflict", 422, false, "The idempotency key was used for another request";
+    /// A fault of ours.
+    Internal = "internal", 500, false, "Something went wrong that should not have";
+    /// Too much at once.
+    Overloaded = "overloaded", 503, true, "The server is busy";
+    /// The state store does not answer.
+    StoreUnavailable = "store_unavailable", 503, true, "The store cannot be reached";
+    /// The catalog does not answer.
+    CatalogUnavailable = "catalog_unavailable", 503, true, "The catalog cannot be reached";
+    /// It took too long.
+    Timeout = "timeout", 504, true, "The request took too long";
+    /// The memory bound is reached.
+    StoreFull = "store_full", 507, true, "The store is full";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// No answer could be given: why, in which field, and whether to ask again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind.
+    pub code: Code,
+    /// What is wrong, and what to do, for a person.
+    pub detail: String,
+    /// The field at fault, as the caller spelled it.
+    pub field: Option<String>,
+    /// What went wrong underneath: for the log, never for the caller.
+    pub cause: Option<String>,
+}
+
+impl Problem {
+    /// A problem of this kind.
+    pub fn new(code: Code, detail: impl Into<String>) -> Problem {
+        Problem { code, detail: detail.into(), field: None, cause: None }
+    }
+
+    /// Because of this.
+    #[must_use]
+    pub(crate) fn caused_by(mut self, fault: &dyn std::error::Error) -> Problem {
+        let mut text = fault.to_string();
+        let mut source = fault.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        self.cause = Some(text);
+        self
+    }
+
+    /// In this field.
+    #[must_use]
+    pub fn in_field(mut self, field: impl Into<String>) -> Problem {
+        self.field = Some(field.into());
+        self
+    }
+}
+
+impl From<Invalid> for Problem {
+    fn from(fault: Invalid) -> Problem {
+        Problem::new(Code::InvalidField, format!("{} {}", fault.field, fault.reason)).in_field(fault.field)
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(fault: EngineError) -> Problem {
+        let problem = match &fault {
+            EngineError::Full => Problem::new(
+                Code::StoreFull,
+                "The store has reached its memory bound; nothing was changed. Raise memory_max, or wait until old state has expired.",
+            ),
+            EngineError::Unavailable { .. } => Problem::new(
+                Code::StoreUnavailable,
+                "The store does not answer. Ask again, with the same Idempotency-Key if the request must not count twice.",
+            ),
+            _ => Problem::new(Code::Internal, "The store gave an answer that is not understood; the log has the details."),
+        };
+        problem.caused_by(&fault)
+    }
+}
+
+impl From<CatalogError> for Problem {
+    fn from(fault: CatalogError) -> Problem {
+        match fault {
+            CatalogError::Invalid(invalid) => invalid.into(),
+            CatalogError::Exists { .. } => Problem::new(Code::AlreadyExists, format!("{fault}.")),
+            CatalogError::Duplicate { .. } => Problem::new(Code::DuplicateRule, format!("{fault}.")),
+            CatalogError::NotFound { .. } => Problem::new(Code::NotFound, format!("{fault}.")),
+            CatalogError::IdempotencyConflict { .. } => conflict(),
+            _ if fault.is_retryable() => Problem::new(
+                Code::CatalogUnavailable,
+                "The catalog's database does not answer; checks go on with the rules that are known.",
+            )
+            .caused_by(&fault),
+            _ => Problem::new(Code::Internal, "The catalog failed; the log has the details.").caused_by(&fault),
+        }
+    }
+}
+
+/// The key of an idempotent request belongs to another one.
+pub(crate) fn conflict() -> Problem {
+    Problem::new(Code::IdempotencyConflict, "This Idempotency-Key was used with another body. Use a new key for a new request.")
+        .in_field("Idempotency-Key")
+}

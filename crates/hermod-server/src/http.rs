@@ -1,0 +1,66 @@
+//! The HTTP interface: JSON under `/v1`, problem documents for errors, OpenAPI from this code.
+//!
+//! One file per capability, each with its bodies, its handlers and their documentation. A request
+//! passes one layer, the [`gate`], which gives it an id, a deadline and a place among those under
+//! way; everything else is in the handlers' arguments.
+
+mod clock;
+mod gate;
+mod health;
+mod keys;
+mod limit;
+pub mod openapi;
+mod problem;
+mod rules;
+mod sent;
+mod spaces;
+mod time;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{delete, get, post};
+use utoipa_swagger_ui::SwaggerUi;
+
+use crate::app::App;
+use crate::code::{Code, Problem};
+
+/// What every handler can reach.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    pub(crate) app: App,
+    pub(crate) body_max: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) gate: gate::Gate,
+}
+
+impl Shell {
+    pub(crate) fn new(app: App, body_max: usize, request_timeout: Duration, in_flight_max: usize) -> Arc<Shell> {
+        Arc::new(Shell { app, body_max, request_timeout, gate: gate::Gate::new(in_flight_max) })
+    }
+}
+
+/// All routes.
+pub(crate) fn router(shell: &Arc<Shell>) -> Router {
+    Router::new()
+        .route("/v1/limit/check", post(limit::check))
+        .route("/v1/rules", get(rules::list).post(rules::create))
+        .route("/v1/rules/{id}", get(rules::read).put(rules::put).delete(rules::remove))
+        .route("/v1/keys", get(keys::list).post(keys::create))
+        .route("/v1/keys/{id}", delete(keys::remove))
+        .route("/v1/spaces", get(spaces::list).post(spaces::create))
+        .route("/v1/clock", get(clock::read).post(clock::advance))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .route("/", get(health::index))
+        .method_not_allowed_fallback(|| async {
+            Problem::new(Code::MethodNotAllowed, "This path does not take this method; /docs lists what it takes.")
+        })
+        .fallback(|| async { Problem::new(Code::NotFound, "There is nothing at this path; /docs lists what there is.") })
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", openapi::document()))
+        .layer(middleware::from_fn_with_state(Arc::clone(shell), gate::pass))
+        .with_state(Arc::clone(shell))
+}

@@ -1,0 +1,47 @@
+//! The OpenAPI document, made from the handlers.
+
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+use super::{clock, health, keys, limit, rules, spaces};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Hermod", description = "The state engine behind bots, agents and notification services."),
+    paths(
+        limit::check,
+        rules::list,
+        rules::create,
+        rules::read,
+        rules::put,
+        rules::remove,
+        keys::list,
+        keys::create,
+        keys::remove,
+        spaces::list,
+        spaces::create,
+        clock::read,
+        clock::advance,
+        health::healthz,
+        health::readyz,
+        health::metrics
+    ),
+    modifiers(&Keys)
+)]
+struct Api;
+
+/// Every path takes an API key.
+struct Keys;
+
+impl Modify for Keys {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("hk_...").build();
+        api.components.get_or_insert_default().add_security_scheme("key", SecurityScheme::Http(scheme));
+        api.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
+    }
+}
+
+/// The document served at `/openapi.json`.
+pub fn document() -> utoipa::openapi::OpenApi {
+    Api::openapi()
+}

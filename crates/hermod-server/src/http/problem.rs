@@ -1,0 +1,68 @@
+//! Errors as RFC 9457 problem documents.
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::code::{Code, Problem};
+
+/// A problem, as it is sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document<'a> {
+    /// Where the code is explained.
+    #[serde(rename = "type")]
+    kind: String,
+    /// What it means, in one line.
+    title: &'a str,
+    /// The HTTP status.
+    status: u16,
+    /// What is wrong, and what to do.
+    detail: &'a str,
+    /// The stable code.
+    code: &'a str,
+    /// The field at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    /// Whether the same request may succeed later.
+    retryable: bool,
+    /// The request's id, as in the server's log.
+    request_id: &'a str,
+}
+
+impl IntoResponse for Problem {
+    /// The gate writes the document, because it knows the request's id.
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// The whole answer.
+pub(super) fn document(problem: &Problem, request_id: &HeaderValue) -> Response {
+    let document = Document {
+        kind: format!("/docs/errors#{}", problem.code),
+        title: problem.code.title(),
+        status: problem.code.status(),
+        detail: &problem.detail,
+        code: problem.code.text(),
+        field: problem.field.as_deref(),
+        retryable: problem.code.is_retryable(),
+        request_id: request_id.to_str().unwrap_or(""),
+    };
+    let body = serde_json::to_vec(&document).unwrap_or_default();
+    let status = StatusCode::from_u16(problem.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+    let mut set = |name: HeaderName, value: &'static str| {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    };
+    match problem.code {
+        Code::Unauthorized => set(header::WWW_AUTHENTICATE, "Bearer"),
+        code if code.is_retryable() => set(header::RETRY_AFTER, "1"),
+        _ => {}
+    }
+    response
+}

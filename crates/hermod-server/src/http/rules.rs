@@ -1,0 +1,196 @@
+//! limit: `/v1/rules`.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hermod_core::limit::Rule;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Shell;
+use super::problem::Document;
+use super::sent::{Sent, answer, catalog_once};
+use crate::app::{Caller, RuleDraft};
+use crate::code::{Code, Problem};
+
+/// A limit on an action, to be saved.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RuleBody {
+    /// Made up if absent. With `PUT`, the path's.
+    id: Option<String>,
+    /// The policy. Rules of one name override each other, rules of different names all apply.
+    #[schema(example = "burst")]
+    name: Option<String>,
+    /// Which action.
+    #[schema(example = "tasks/create")]
+    action: String,
+    /// Whom; everyone if absent.
+    subject: Option<String>,
+    /// How many tokens per period.
+    #[schema(minimum = 1, example = 3)]
+    limit: u64,
+    /// The period: a duration, or second, minute, hour, day.
+    #[schema(example = "10s")]
+    per: String,
+    /// How it is counted.
+    #[schema(example = "token_bucket")]
+    algorithm: Option<String>,
+    /// The most at once; `limit` if absent.
+    #[schema(minimum = 1)]
+    burst: Option<u64>,
+    /// Whether an answer waits until the charge is on disk.
+    #[serde(default)]
+    durable: bool,
+}
+
+impl RuleBody {
+    fn draft(&self, id: Option<String>) -> RuleDraft {
+        RuleDraft {
+            id,
+            name: self.name.clone(),
+            action: self.action.clone(),
+            subject: self.subject.clone(),
+            limit: self.limit,
+            per: self.per.clone(),
+            algorithm: self.algorithm.clone(),
+            burst: self.burst,
+            durable: self.durable,
+        }
+    }
+}
+
+/// A rule.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Rule)]
+pub(crate) struct RuleDocument<'a> {
+    id: &'a str,
+    name: &'a str,
+    action: &'a str,
+    subject: Option<&'a str>,
+    limit: u64,
+    per: String,
+    algorithm: &'a str,
+    burst: u64,
+    durable: bool,
+    /// Grows with every change.
+    version: u64,
+}
+
+impl<'a> RuleDocument<'a> {
+    fn new(rule: &'a Rule) -> RuleDocument<'a> {
+        RuleDocument {
+            id: rule.id.as_str(),
+            name: rule.name.as_str(),
+            action: rule.action.as_str(),
+            subject: rule.subject.as_ref().map(|s| s.as_str()),
+            limit: rule.limit,
+            per: rule.per.to_string(),
+            algorithm: "token_bucket",
+            burst: rule.burst.unwrap_or(rule.limit),
+            durable: rule.durable,
+            version: rule.version,
+        }
+    }
+}
+
+/// A page of rules.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Rules<'a> {
+    items: Vec<RuleDocument<'a>>,
+    /// The cursor of the next page, if there is one.
+    next: Option<&'a str>,
+}
+
+/// Which page.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    /// How many, 1-1000; 100 if absent.
+    limit: Option<u32>,
+    /// Where the last page ended.
+    cursor: Option<String>,
+}
+
+/// Lists the space's rules, by id.
+#[utoipa::path(get, path = "/v1/rules", tag = "limit", params(Page),
+    responses((status = 200, body = Rules<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(shell): State<Arc<Shell>>,
+    caller: Caller,
+    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(page) =
+        page.map_err(|_| Problem::new(Code::InvalidField, "The query takes limit (a number) and cursor only.").in_field("limit"))?;
+    let limit = page.limit.unwrap_or(100);
+    if !(1..=1000).contains(&limit) {
+        return Err(Problem::new(Code::InvalidField, "limit must be between 1 and 1000").in_field("limit"));
+    }
+    // One more than asked for tells whether there is a next page.
+    let mut rules = shell.app.rules(&caller, page.cursor.as_deref(), limit + 1).await?;
+    let asked = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = rules.len() > asked;
+    rules.truncate(asked);
+    let next = rules.last().filter(|_| has_more).map(|rule| rule.id.as_str());
+    Ok(answer(StatusCode::OK, &Rules { items: rules.iter().map(RuleDocument::new).collect(), next }))
+}
+
+/// Adds a rule.
+#[utoipa::path(post, path = "/v1/rules", tag = "limit", request_body = RuleBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
+    responses((status = 201, body = RuleDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    State(shell): State<Arc<Shell>>,
+    caller: Caller,
+    headers: HeaderMap,
+    sent: Sent<RuleBody>,
+) -> Result<Response, Problem> {
+    let once = sent.catalog_once(&headers, "rules/create")?;
+    let saved = shell.app.create_rule(&caller, sent.value.draft(sent.value.id.clone()), once.as_ref()).await?;
+    Ok(answer(StatusCode::CREATED, &RuleDocument::new(&saved.value)))
+}
+
+/// Reads a rule.
+#[utoipa::path(get, path = "/v1/rules/{id}", tag = "limit", params(("id" = String, Path)),
+    responses((status = 200, body = RuleDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn read(State(shell): State<Arc<Shell>>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+    let rule = shell.app.rule(&caller, &id).await?;
+    Ok(answer(StatusCode::OK, &RuleDocument::new(&rule)))
+}
+
+/// Adds or replaces a rule. What is used under it stays used.
+#[utoipa::path(put, path = "/v1/rules/{id}", tag = "limit", request_body = RuleBody,
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
+    responses((status = 200, body = RuleDocument<'_>, description = "Replaced."), (status = 201, body = RuleDocument<'_>, description = "Added."),
+        (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn put(
+    State(shell): State<Arc<Shell>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: Sent<RuleBody>,
+) -> Result<Response, Problem> {
+    if sent.value.id.as_ref().is_some_and(|body| *body != id) {
+        return Err(Problem::new(Code::InvalidField, "id must be absent, or the same as in the path").in_field("id"));
+    }
+    let once = sent.catalog_once(&headers, &format!("rules/put/{id}"))?;
+    let saved = shell.app.put_rule(&caller, sent.value.draft(Some(id)), once.as_ref()).await?;
+    let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(answer(status, &RuleDocument::new(&saved.value)))
+}
+
+/// Deletes a rule.
+#[utoipa::path(delete, path = "/v1/rules/{id}", tag = "limit", params(("id" = String, Path)),
+    responses((status = 204, description = "Deleted."), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn remove(
+    State(shell): State<Arc<Shell>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let once = catalog_once(&headers, &format!("rules/delete/{id}"), b"")?;
+    shell.app.delete_rule(&caller, &id, once.as_ref()).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,151 @@
+//! What a request brings: who sends it, its body, its idempotency key.
+
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hermod_catalog::CatalogOnce;
+use hermod_core::Once;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Shell;
+use crate::app::Caller;
+use crate::code::{Code, Problem};
+
+impl FromRequestParts<Arc<Shell>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shell: &Arc<Shell>) -> Result<Caller, Problem> {
+        let Some(value) = parts.headers.get(header::AUTHORIZATION) else { return shell.app.caller(None) };
+        let presented = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
+        let presented = presented.ok_or_else(|| Problem::new(Code::Unauthorized, "The Authorization header must read: Bearer hk_..."))?;
+        shell.app.caller(Some(presented))
+    }
+}
+
+/// A JSON body, and the bytes it came as.
+#[derive(Debug)]
+pub(super) struct Sent<T> {
+    pub(super) value: T,
+    raw: Bytes,
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shell: &Arc<Shell>) -> Result<Sent<T>, Problem> {
+        let too_large = || Problem::new(Code::BodyTooLarge, format!("The body may have {} bytes at most.", shell.body_max));
+        let stated = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+        if stated.is_some_and(|length| length > shell.body_max) {
+            return Err(too_large());
+        }
+        let raw = to_bytes(request.into_body(), shell.body_max).await.map_err(|fault| {
+            let mut cause: Option<&dyn std::error::Error> = Some(&fault);
+            while let Some(error) = cause {
+                if error.to_string().contains("length limit") {
+                    return too_large();
+                }
+                cause = error.source();
+            }
+            Problem::new(Code::InvalidJson, "The body broke off before its end.")
+        })?;
+        let value = parse(&raw)?;
+        Ok(Sent { value, raw })
+    }
+}
+
+impl<T> Sent<T> {
+    /// The idempotency key of an engine operation, bound to this body.
+    pub(super) fn once(&self, headers: &HeaderMap, operation: &str) -> Result<Option<Once>, Problem> {
+        let Some(key) = idempotency_key(headers)? else { return Ok(None) };
+        let bound = [operation.as_bytes(), b"\n", &self.raw].concat();
+        Ok(Some(Once::new(key, &bound)?))
+    }
+
+    /// The idempotency key of a catalog write, bound to this body.
+    pub(super) fn catalog_once(&self, headers: &HeaderMap, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
+        catalog_once(headers, operation, &self.raw)
+    }
+}
+
+/// The idempotency key of a catalog write.
+pub(super) fn catalog_once(headers: &HeaderMap, operation: &str, body: &[u8]) -> Result<Option<CatalogOnce>, Problem> {
+    let Some(key) = idempotency_key(headers)? else { return Ok(None) };
+    let bound = [operation.as_bytes(), b"\n", body].concat();
+    let once = Once::new(key, &bound)?;
+    Ok(Some(CatalogOnce { key: once.key().to_owned(), fingerprint: once.fingerprint() }))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = value
+        .to_str()
+        .map_err(|_| Problem::new(Code::InvalidField, "Idempotency-Key must be printable ASCII.").in_field("Idempotency-Key"))?;
+    Ok(Some(text))
+}
+
+/// Reads a body. Only one that does not parse pays for finding out where.
+fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(raw).map_err(|fault| explain::<T>(raw, &fault))
+}
+
+fn explain<T: DeserializeOwned>(raw: &[u8], fault: &serde_json::Error) -> Problem {
+    if !fault.is_data() {
+        let what = if raw.is_empty() {
+            "The body is empty; a JSON object is needed.".to_owned()
+        } else {
+            format!("The body is not valid JSON: line {}, column {}.", fault.line(), fault.column())
+        };
+        return Problem::new(Code::InvalidJson, what);
+    }
+    let mut reader = serde_json::Deserializer::from_slice(raw);
+    let path = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(located) => located.path().to_string(),
+        Ok(_) => String::new(),
+    };
+    let message = fault.to_string();
+    let message = message.split(" at line ").next().unwrap_or("");
+    let quoted = message.split('`').nth(1).unwrap_or("");
+    if message.starts_with("unknown field") {
+        return Problem::new(Code::UnknownField, format!("There is no field {quoted} here.")).in_field(quoted);
+    }
+    if message.starts_with("missing field") {
+        return Problem::new(Code::MissingField, format!("The field {quoted} is needed.")).in_field(quoted);
+    }
+    if path.is_empty() || path == "." {
+        return Problem::new(Code::InvalidJson, "The body must be a JSON object.");
+    }
+    Problem::new(Code::InvalidField, format!("{path}: {}.", in_plain_words(message))).in_field(path)
+}
+
+/// Serde's message without Rust's names of types.
+fn in_plain_words(message: &str) -> String {
+    let mut text = message.to_owned();
+    for (rust, plain) in [
+        ("u64", "a whole number of at least 0"),
+        ("u32", "a whole number of at least 0"),
+        ("i64", "a whole number"),
+        ("a sequence", "a list"),
+        ("a boolean", "true or false"),
+        ("borrowed string", "a string"),
+    ] {
+        text = text.replace(&format!("expected {rust}"), &format!("expected {plain}"));
+    }
+    text
+}
+
+/// A JSON answer.
+pub(super) fn answer<T: Serialize>(status: axum::http::StatusCode, value: &T) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(fault) => {
+            tracing::error!(error = %fault, "an answer could not be written as JSON");
+            Problem::new(Code::Internal, "The answer could not be written.").into_response()
+        }
+    }
+}

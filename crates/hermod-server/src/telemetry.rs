@@ -1,0 +1,7 @@
+//! What the server says about itself: logs, metrics and, where asked for, traces.
+
+mod metrics;
+mod tracing_setup;
+
+pub(crate) use metrics::Metrics;
+pub use tracing_setup::{Telemetry, init};

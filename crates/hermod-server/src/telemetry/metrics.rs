@@ -1,0 +1,99 @@
+//! Counters for Prometheus. No label ever carries a subject, a key or anything a caller can choose.
+//!
+//! The recorder is this server's own and not the process' global one, so that two servers in one
+//! process (as in tests) do not count each other's requests. Handles of the hot path are made once.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hermod_engine::Engine;
+use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
+use parking_lot::RwLock;
+
+static METADATA: Metadata<'static> = Metadata::new("hermod", Level::INFO, None);
+
+/// Upper bounds of the latency histogram, in seconds.
+const BUCKETS: &[f64] = &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// All counters of a server.
+pub(crate) struct Metrics {
+    recorder: PrometheusRecorder,
+    allowed: Counter,
+    refused: Counter,
+    /// By route and status. Both come from fixed sets, so the map is bounded.
+    requests: RwLock<HashMap<String, ByStatus>>,
+}
+
+type ByStatus = HashMap<u16, (Counter, Histogram)>;
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), BUCKETS)
+            .unwrap_or_default()
+            .build_recorder();
+        recorder.describe_counter("hermod_limit_checks_total".into(), None, "Limit checks by outcome.".into());
+        recorder.describe_counter("hermod_http_requests_total".into(), None, "Requests by route and status.".into());
+        recorder.describe_histogram("hermod_http_request_seconds".into(), None, "Time to answer, by route.".into());
+        recorder.describe_gauge("hermod_store_ready".into(), None, "1 if the store answers.".into());
+        recorder.describe_gauge("hermod_catalog_ready".into(), None, "1 if the catalog answers.".into());
+        recorder.describe_gauge("hermod_store_memory_bytes".into(), None, "What the embedded state takes, about.".into());
+        recorder.describe_gauge("hermod_store_records".into(), None, "Records of the embedded store.".into());
+        recorder.describe_counter("hermod_store_commits_total".into(), None, "Fsync'd commits of the embedded store.".into());
+        let checks = |outcome: &'static str| {
+            let key = Key::from_parts("hermod_limit_checks_total", vec![Label::new("outcome", outcome)]);
+            recorder.register_counter(&key, &METADATA)
+        };
+        let (allowed, refused) = (checks("allowed"), checks("refused"));
+        Metrics { recorder, allowed, refused, requests: RwLock::new(HashMap::new()) }
+    }
+
+    /// A limit check was answered.
+    pub(crate) fn checked(&self, allowed: bool) {
+        if allowed { self.allowed.increment(1) } else { self.refused.increment(1) }
+    }
+
+    /// A request was answered. Paths that match no route are counted as one.
+    pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {
+        let record = |(count, seconds): &(Counter, Histogram)| {
+            count.increment(1);
+            seconds.record(took.as_secs_f64());
+        };
+        if let Some(handles) = self.requests.read().get(route).and_then(|by_status| by_status.get(&status)) {
+            return record(handles);
+        }
+        let mut requests = self.requests.write();
+        record(requests.entry(route.to_owned()).or_default().entry(status).or_insert_with(|| {
+            let route = Label::new("route", if route.is_empty() { "other".to_owned() } else { route.to_owned() });
+            let count = Key::from_parts("hermod_http_requests_total", vec![route.clone(), Label::new("status", status.to_string())]);
+            let seconds = Key::from_parts("hermod_http_request_seconds", vec![route]);
+            (self.recorder.register_counter(&count, &METADATA), self.recorder.register_histogram(&seconds, &METADATA))
+        }));
+    }
+
+    /// Everything, as Prometheus reads it.
+    pub(crate) fn render(&self, store: bool, catalog: bool, engine: &Engine) -> String {
+        let gauge = |name: &'static str, value: f64| self.recorder.register_gauge(&Key::from_name(name), &METADATA).set(value);
+        gauge("hermod_store_ready", f64::from(u8::from(store)));
+        gauge("hermod_catalog_ready", f64::from(u8::from(catalog)));
+        if let Engine::Embedded(embedded) = engine {
+            let float = |n: usize| u32::try_from(n / 1024).map_or(f64::MAX, f64::from) * 1024.0;
+            gauge("hermod_store_memory_bytes", float(embedded.memory_used()));
+            gauge("hermod_store_records", u32::try_from(embedded.records()).map_or(f64::MAX, f64::from));
+            self.recorder.register_counter(&Key::from_name("hermod_store_commits_total"), &METADATA).absolute(embedded.commits());
+        }
+        self.recorder.handle().render()
+    }
+
+    /// Folds old samples of histograms; to be called now and then.
+    pub(crate) fn tidy(&self) {
+        self.recorder.handle().run_upkeep();
+    }
+}

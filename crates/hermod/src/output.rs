@@ -1,0 +1,89 @@
+//! How answers are printed: tables for people, JSON for programs.
+//!
+//! Everything goes through here, so that a reader who closes the pipe early (`| head`) ends the
+//! command quietly instead of with a panic.
+
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{Table, presets};
+use hermod_client::Page;
+use serde::Serialize;
+
+/// Where answers go, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Output {
+        Output { json }
+    }
+
+    /// Prints `value` as JSON for programs, else as what `people` makes of it.
+    pub(crate) fn answer<T: Serialize>(self, value: &T, people: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        let text = if self.json { serde_json::to_string_pretty(value)? } else { people(value) };
+        self.text(&text)
+    }
+
+    /// Prints a page of a list, and for people how to go on.
+    pub(crate) fn page<T: Serialize>(self, page: &Page<T>, rows: impl FnOnce(&[T]) -> String) -> anyhow::Result<()> {
+        self.answer(page, |page| rows(&page.items))?;
+        match &page.next {
+            Some(next) => self.remark(&format!("\nMore with --cursor {next}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Prints a remark that programs do not need.
+    pub(crate) fn remark(self, text: &str) -> anyhow::Result<()> {
+        if self.json { Ok(()) } else { self.text(text) }
+    }
+
+    /// Prints text as it is; a line break is added if it has none.
+    pub(crate) fn text(self, text: &str) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') && !text.is_empty() {
+            out.write_all(b"\n")?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// A table without lines, easy on the eye and on `awk`.
+pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.add_rows(rows);
+    table.trim_fmt()
+}
+
+/// What a table shows where there is nothing.
+pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
+    text.map_or_else(|| "-".to_owned(), |text| text.to_string())
+}
+
+/// Green for yes and red for no, on a terminal that wants colours.
+pub(crate) fn verdict(yes: bool, text: &str) -> String {
+    let plain = !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match (plain, yes) {
+        (true, _) => text.to_owned(),
+        (false, true) => format!("\x1b[32m{text}\x1b[0m"),
+        (false, false) => format!("\x1b[31m{text}\x1b[0m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align_without_trailing_blanks() {
+        let text = table(["ID", "NAME"], [["r1".to_owned(), "burst".to_owned()], ["rule-2".to_owned(), or_dash(None::<u8>)]]);
+        assert_eq!(text, "ID      NAME\nr1      burst\nrule-2  -");
+    }
+}

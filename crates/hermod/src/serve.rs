@@ -1,0 +1,31 @@
+//! `hermod serve`: the real thing.
+//!
+//! Stdout is for whoever started it: the admin key on the very first start, then the one line that
+//! says it is ready. The log goes to stderr.
+
+use std::process::ExitCode;
+
+use crate::config::{ConfigArgs, load};
+use crate::output::Output;
+use crate::server::{Mode, Server, init_telemetry};
+use crate::signals::{self, Signals};
+
+pub(crate) async fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
+    let effective = load(args)?;
+    effective.warn();
+    let config = effective.config;
+    let _telemetry = init_telemetry(&config)?;
+    let mut signals = Signals::listen()?;
+    let Some(started) = signals.unless_asked(Server::start(config, Mode::default())).await else { return Ok(signals::interrupted()) };
+    let server = started?;
+    let out = Output::new(false);
+    // Before the line others wait for, so that who has seen that one has the key, too.
+    if let Some(key) = server.admin_key() {
+        out.text(&format!("admin key: {key}"))?;
+        out.text("This key is shown once and never again. Keep it; `export HERMOD_KEY=...` lets the other commands use it.")?;
+    }
+    // Who started it may have stopped reading; that is no reason to stop serving.
+    let _said = out.text(&format!("listening on {}", server.url()));
+    signals.asked().await;
+    Ok(signals.finish(server).await)
+}

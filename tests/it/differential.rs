@@ -1,0 +1,214 @@
+//! Model = embedded = Redis = Cluster, on seeded random histories: every answer, and the state left behind.
+//!
+//! The clock is explicit and jumps to where it hurts: one tick before `retry_at`, exactly there, far
+//! ahead, a little back. Numbers are biased towards edges. Rules are edited in the middle, and keys
+//! that mean nothing any more vanish at random, as a TTL would have it.
+//!
+//! A seed that fails is printed and appended to `seeds/limit.txt`, which is replayed first.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use hermod_core::limit::{Algorithm, Checked, Rule};
+use hermod_core::{Action, Micros, Name, Once, Outcome, RuleId, Seed};
+use hermod_engine::Engine;
+use hermod_tests::lane::START;
+use hermod_tests::model::{Asked, Model};
+use hermod_tests::{EngineLane, Store};
+
+const HISTORIES: u64 = 170;
+const OPERATIONS: u64 = 600;
+/// The clock never steps back further than this, so what ended before is safe to delete.
+const STEP_BACK_MAX: u64 = 2_000_000;
+
+/// Draws that follow from the seed alone.
+struct Draws {
+    seed: Seed,
+    count: u64,
+}
+
+impl Draws {
+    fn new(seed: u64) -> Draws {
+        Draws { seed: Seed::new(seed), count: 0 }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.count += 1;
+        self.seed.child(self.count).below(n)
+    }
+
+    fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
+        items[usize::try_from(self.below(u64::try_from(items.len()).unwrap())).unwrap()]
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+fn random_rule(draws: &mut Draws, number: u64) -> Rule {
+    loop {
+        let limit: u64 = draws.one_of(&[1, 1, 2, 3, 7, 10, 60, 97, 1_000, 86_400, 1_000_003, 1 << 32, 1 << 50]);
+        let per_us =
+            draws.one_of(&[1, 3, 7, 1_000, 999_999, 1_000_000, 1_000_001, 60_000_000, 3_600_000_000, 86_400_000_000, 31_536_000_000_000]);
+        let burst = match draws.below(4) {
+            0 => None,
+            1 => Some(1),
+            2 => Some(limit.saturating_mul(2)),
+            _ => Some(draws.one_of(&[1, 2, 5, 100, 1 << 20])),
+        };
+        let rule = Rule {
+            id: RuleId::new(format!("r{number}")).unwrap(),
+            name: Name::new(format!("n{number}")).unwrap(),
+            action: Action::new("act").unwrap(),
+            subject: None,
+            limit,
+            per: hermod_core::limit::Per::new(Micros::saturating(per_us)).unwrap(),
+            algorithm: Algorithm::TokenBucket,
+            burst,
+            durable: draws.chance(10),
+            version: 0,
+        };
+        if rule.meter().is_ok() {
+            return rule;
+        }
+    }
+}
+
+fn random_cost(draws: &mut Draws, rules: &[Rule]) -> u64 {
+    let burst = draws.one_of(&rules.iter().map(|r| r.burst.unwrap_or(r.limit)).collect::<Vec<_>>());
+    match draws.below(6) {
+        0 => burst,
+        1 => burst.saturating_sub(1).max(1),
+        2 => burst.saturating_add(1),
+        3 => (1 << 53) - 1,
+        _ => 1 + draws.below(3),
+    }
+}
+
+/// Moves the clock to a place worth looking at.
+fn random_time(draws: &mut Draws, now: u64, last: Option<&Checked>) -> u64 {
+    let retry = last.and_then(Checked::retry_at).map(Micros::get).filter(|at| *at > now);
+    let moved = match (draws.below(10), retry) {
+        (0 | 1, Some(at)) => at - 1,
+        (2..=4, Some(at)) => at,
+        (0..=4, None) => now,
+        (5, _) => now + 1,
+        (6, _) => now + draws.below(1_000_000),
+        (7, _) => now + draws.one_of(&[1_000, 999_999, 60_000_000, 86_400_000_000]),
+        (8, _) => now.saturating_sub(draws.below(STEP_BACK_MAX)),
+        _ => now,
+    };
+    // Far enough from the end of exact integers that no sum passes it.
+    moved.clamp(START.get(), START.get() + (1 << 50))
+}
+
+async fn history(seed: u64) -> Result<u64> {
+    let mut lanes = Vec::new();
+    for store in Store::ALL {
+        lanes.push(EngineLane::open(store).await?);
+    }
+    let mut model = Model::default();
+    let mut draws = Draws::new(seed);
+    let mut rules: Vec<Rule> = (0..3).map(|n| random_rule(&mut draws, n)).collect();
+    let mut now = START.get();
+    let mut latest = now;
+    let mut last: Option<Checked> = None;
+    for step in 0..OPERATIONS {
+        if draws.chance(2) {
+            let number = draws.below(3);
+            rules[usize::try_from(number)?] = random_rule(&mut draws, number);
+        }
+        // A backward step is bounded from the latest time, however many there are.
+        now = random_time(&mut draws, now, last.as_ref()).max(latest.saturating_sub(STEP_BACK_MAX));
+        latest = latest.max(now);
+        let count = usize::try_from(1 + draws.below(3))?;
+        let (subject, used) = (format!("s{}", draws.below(4)), &rules[..count]);
+        let cost = random_cost(&mut draws, used);
+        let once = draws.chance(15).then(|| (format!("k{}", draws.below(5)), format!("{subject} {cost} {count}")));
+        let asked = Asked {
+            subject: &subject,
+            cost,
+            rules: used,
+            once: once.as_ref().map(|(key, body)| (key.as_str(), body.as_str())),
+            now: Micros::saturating(now),
+        };
+        let expected = model.check(&asked);
+        for (store, lane) in Store::ALL.iter().zip(&lanes) {
+            lane.clock().set(Micros::saturating(now));
+            let key = once.as_ref().map(|(key, body)| Once::new(key, body.as_bytes())).transpose()?;
+            let ran = lane.engine().run(&lane.operation(&subject, cost, used)?, key.as_ref()).await?;
+            ensure!(ran.outcome == expected, "step {step} on {store:?}: {asked:?}\n model: {expected:?}\n store: {:?}", ran.outcome);
+        }
+        last = match expected {
+            Outcome::Done(checked) | Outcome::Replayed(checked) => Some(checked),
+            Outcome::Conflict => None,
+        };
+        if step % 100 == 99 {
+            compare_state(&lanes, &mut draws, latest).await.with_context(|| format!("after step {step}"))?;
+        }
+    }
+    Ok(OPERATIONS)
+}
+
+/// The dumps are equal, but for keys that mean nothing any more; of those some are deleted now.
+async fn compare_state(lanes: &[EngineLane], draws: &mut Draws, latest: u64) -> Result<()> {
+    let Engine::Embedded(embedded) = lanes[0].engine() else { bail!("the first lane is embedded") };
+    let ours: Vec<_> = embedded.dump().into_iter().collect();
+    for lane in &lanes[1..] {
+        let Engine::Redis(redis) = lane.engine() else { bail!("the other lanes are Redis") };
+        let mut theirs = redis.dump(lane.space()).await?;
+        for (key, (value, until)) in &ours {
+            // Each lane has a space, and so partitions, of its own: compare what follows the tag.
+            let (tag, rest) = key.split_once("}:").context("a key has a tag")?;
+            let subject = rest.rsplit(':').next().unwrap_or("");
+            let _ = tag;
+            let home = if rest.starts_with("once:") { None } else { Some(subject) };
+            let found = theirs
+                .iter()
+                .find(|(k, _)| k.ends_with(&format!("}}:{rest}")) && home.is_none_or(|h| owns(lane, k, h)))
+                .map(|(k, v)| (k.clone(), v.clone()));
+            let is_stale = until.get() <= latest.saturating_sub(STEP_BACK_MAX);
+            match found {
+                Some((k, v)) => {
+                    ensure!(v == *value, "{k} is {v:?} on Redis and {value:?} embedded");
+                    theirs.remove(&k);
+                    if is_stale && draws.chance(50) {
+                        redis.delete(&k).await?;
+                    }
+                }
+                None => ensure!(is_stale, "{key} = {value:?} is missing on Redis"),
+            }
+        }
+        ensure!(theirs.is_empty(), "only on Redis: {theirs:?}");
+    }
+    if draws.chance(30) {
+        embedded.sweep(Micros::saturating(latest.saturating_sub(STEP_BACK_MAX)));
+    }
+    Ok(())
+}
+
+fn owns(lane: &EngineLane, key: &str, subject: &str) -> bool {
+    let place = lane.engine().partitions().place(lane.space(), subject);
+    key.starts_with(&format!("hm:{{{place}}}:"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_operations_agree() -> Result<()> {
+    let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds/limit.txt");
+    let known: Vec<u64> = std::fs::read_to_string(&saved)?.lines().filter_map(|line| line.split('#').next()?.trim().parse().ok()).collect();
+    let mut operations = 0;
+    for seed in known.into_iter().chain(1..=HISTORIES) {
+        match history(seed).await {
+            Ok(count) => operations += count,
+            Err(fault) => {
+                writeln!(std::fs::OpenOptions::new().append(true).open(&saved)?, "{seed}")?;
+                return Err(fault.context(format!("seed {seed}, saved to seeds/limit.txt")));
+            }
+        }
+    }
+    println!("{operations} operations agree on the model, embedded, Redis and Cluster");
+    ensure!(operations >= 100_000, "only {operations} operations were compared");
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! An engine, called directly.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use hermod_core::limit::{Check, Limited, Rule};
+use hermod_core::{Once, SpaceId, Subject};
+use hermod_engine::clock::ManualClock;
+use hermod_engine::{Clock, Embedded, Engine, Redis, embedded, redis};
+
+use super::{Ask, Rules, START, Seen, Store, unlimited};
+use crate::server;
+use crate::unique;
+
+/// An engine with a clock of its own, in a space of its own.
+#[derive(Debug)]
+pub struct EngineLane {
+    engine: Engine,
+    clock: ManualClock,
+    space: SpaceId,
+    pub(super) rules: Rules,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl EngineLane {
+    /// Opens a store: a folder of its own, or a space of its own on the shared servers.
+    pub async fn open(store: Store) -> Result<EngineLane> {
+        let clock = ManualClock::new(START);
+        let mut folder = None;
+        let engine = match store {
+            Store::Embedded => {
+                let temporary = tempfile::tempdir()?;
+                let options = embedded::Options { clock: Clock::Manual(clock.clone()), ..embedded::Options::new(temporary.path()) };
+                folder = Some(temporary);
+                Engine::Embedded(Embedded::open(options)?)
+            }
+            Store::Redis => Engine::Redis(open_redis(&server::Redis::shared()?.url(), &clock).await?),
+            Store::Cluster => Engine::Redis(open_redis(&server::Cluster::shared()?.url(), &clock).await?),
+        };
+        Ok(EngineLane { engine, clock, space: SpaceId::new(unique("lane"))?, rules: Rules::default(), _folder: folder })
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    /// Its engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Its space.
+    pub fn space(&self) -> &SpaceId {
+        &self.space
+    }
+
+    /// A check under these rules, as an operation.
+    pub fn operation(&self, subject: &str, cost: u64, rules: &[Rule]) -> Result<Check> {
+        let limited =
+            |rule: &Rule| Ok(Limited { id: rule.id.clone(), name: rule.name.clone(), meter: rule.meter()?, durable: rule.durable });
+        let limited: Vec<Limited> = rules.iter().map(limited).collect::<Result<_>>()?;
+        let place = self.engine.partitions().place(&self.space, subject);
+        Ok(Check::new(place, Subject::new(subject)?, cost, Arc::from(limited)))
+    }
+
+    pub(super) async fn check(&self, ask: &Ask) -> Result<Seen> {
+        let rules = self.rules.matching(&ask.action, &ask.subject);
+        if rules.is_empty() {
+            return Ok(unlimited());
+        }
+        let body = format!("{} {} {}", ask.subject, ask.action, ask.cost);
+        let once = ask.key.as_deref().map(|key| Once::new(key, body.as_bytes())).transpose()?;
+        let ran = self.engine.run(&self.operation(&ask.subject, ask.cost, &rules)?, once.as_ref()).await?;
+        Ok(Seen::new(&rules, ran.outcome))
+    }
+
+    pub(super) async fn close(self) -> Result<()> {
+        self.engine.close().await.context("closing the engine")
+    }
+}
+
+async fn open_redis(url: &str, clock: &ManualClock) -> Result<Redis> {
+    let address = redis::Address::parse(url)?;
+    Ok(Redis::open(redis::Options { clock: Clock::Manual(clock.clone()), ..redis::Options::new(address) }).await?)
+}
