@@ -1,8 +1,10 @@
 //! The integration tests, one module per topic, in one binary that links once and shares its servers.
+#![cfg(test)]
 
-#[cfg(test)]
+mod catalog;
+mod crash;
 mod differential;
-#[cfg(test)]
+mod http;
+mod outage;
 mod servers;
-#[cfg(test)]
 mod tables;

@@ -9,12 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 use hermod_core::limit::{Checked, Retry, Rule, Ruled, Verdict};
 use hermod_core::{Micros, Outcome};
 
-/// Used tokens as `parts / of`, and when that was true.
+/// Used tokens as `parts / of`, when that was true, and until when it means anything.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     parts: u128,
     of: u128,
     at: u128,
+    /// When all of them are back, by the rule they were taken under.
+    until: u128,
 }
 
 /// A rule in numbers wide enough for anything.
@@ -95,7 +97,7 @@ impl Model {
         let mut seen = Vec::new();
         for rule in asked.rules {
             let n = Numbers::of(rule);
-            let stored = self.used.get(&(rule.id.to_string(), asked.subject.to_owned())).copied();
+            let stored = self.used.get(&(rule.id.to_string(), asked.subject.to_owned())).copied().filter(|used| used.until > now);
             let (parts, time) = n.used_at(stored, now / n.tick);
             let retry = if cost > n.burst {
                 Retry::Never
@@ -120,7 +122,8 @@ impl Model {
             let mut parts = parts;
             if verdict == Verdict::Allowed {
                 parts += cost * n.period;
-                let used = Used { parts, of: n.period, at: time * n.tick };
+                let until = (time + parts.div_ceil(n.limit)) * n.tick;
+                let used = Used { parts, of: n.period, at: time * n.tick, until };
                 self.used.insert((rule.id.to_string(), asked.subject.to_owned()), used);
             }
             let left = u64::try_from((n.burst * n.period - parts) / n.period).unwrap_or(u64::MAX);

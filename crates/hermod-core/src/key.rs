@@ -7,14 +7,14 @@
 use crate::id::{RuleId, SpaceId, Subject};
 use crate::partition::Place;
 
-/// `hm:{space/pp}:limit:<rule>:<subject>`, STRING `debt ts period`.
+/// `hm:{space/pp}:limit:<rule>:<subject>`, STRING `debt ts period until`.
 pub fn limit(place: &Place, rule: &RuleId, subject: &Subject) -> String {
     format!("hm:{{{place}}}:limit:{rule}:{subject}")
 }
 
-/// `hm:{space/pp}:once:<key>`, STRING `until fingerprint reply...`.
-pub fn once(place: &Place, key: &str) -> String {
-    format!("hm:{{{place}}}:once:{key}")
+/// `hm:{space/pp}:once:<key> <home>`, STRING `until fingerprint reply...`. A key holds no space.
+pub fn once(place: &Place, key: &str, home: &str) -> String {
+    format!("hm:{{{place}}}:once:{key} {home}")
 }
 
 /// `hm:meta`, HASH `partitions`, `format`: what this data was created with.

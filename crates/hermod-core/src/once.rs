@@ -55,26 +55,17 @@ pub enum Outcome<A> {
 /// What is kept for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Until when.
-    pub until: Micros,
     /// Of the request.
     pub fingerprint: u128,
     /// What was answered.
     pub reply: Reply,
 }
 
-impl Kept {
-    /// As it is stored on Redis, and dumped.
-    pub fn to_text(&self) -> String {
-        format!("{} {:032x} {}", self.until, self.fingerprint, self.reply.as_str())
-    }
-}
-
 /// Runs `op` natively, at most once for each key.
 pub fn run<O: Operation>(op: &O, once: Option<&Once>, state: &mut State, now: Micros) -> Result<Outcome<O::Answer>, Full> {
     let Some(once) = once else { return op.apply(state, now).map(Outcome::Done) };
     let space: &SpaceId = &op.place().space;
-    if let Some(kept) = state.onces.get(space, &once.key).filter(|kept| kept.until > now) {
+    if let Some(kept) = state.onces.get(space, &once.key, op.home(), now) {
         if kept.fingerprint != once.fingerprint {
             return Ok(Outcome::Conflict);
         }
@@ -86,8 +77,8 @@ pub fn run<O: Operation>(op: &O, once: Option<&Once>, state: &mut State, now: Mi
     }
     let answer = op.apply(state, now)?;
     if answer.is_kept() {
-        let kept = Kept { until: now.plus(KEEP), fingerprint: once.fingerprint, reply: answer.to_reply() };
-        state.onces.put(op.place(), &once.key, kept, op.is_durable());
+        let kept = Kept { fingerprint: once.fingerprint, reply: answer.to_reply() };
+        state.onces.put(op.place(), &once.key, op.home(), kept, now.plus(KEEP), op.is_durable());
     }
     Ok(Outcome::Done(answer))
 }
@@ -98,7 +89,7 @@ pub fn call<O: Operation>(op: &O, once: Option<&Once>, now: Option<Micros>) -> S
     call.arg(now.unwrap_or(Micros::ZERO).get());
     match once {
         Some(once) => {
-            call.keys.push(key::once(op.place(), &once.key));
+            call.keys.push(key::once(op.place(), &once.key, op.home()));
             call.args.push(format!("{:032x}", once.fingerprint));
             call.arg(KEEP.get());
         }

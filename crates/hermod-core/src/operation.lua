@@ -1,6 +1,6 @@
 #!lua
 -- operation.lua, the common opening of every script; twin of once.rs
--- KEYS[1] hm:{space/pp}:once:<key>  STRING  "until fingerprint reply..."   only if ARGV[2] is not ''
+-- KEYS[1] hm:{space/pp}:once:<key> <home>  STRING  "until fingerprint reply..."   only if ARGV[2] is not ''
 -- ARGV    now_us (0: the server's own TIME), fingerprint ('': no idempotency key), keep_us
 -- REPLY   one string of words and integers; 'replayed' + the kept reply | 'conflict'
 local now = tonumber(ARGV[1])

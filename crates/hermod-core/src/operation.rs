@@ -17,6 +17,9 @@ pub trait Operation: Send + Sync {
     /// The partition it acts on.
     fn place(&self) -> &Place;
 
+    /// The subject, recipient or realm it is about: what its idempotency key belongs to.
+    fn home(&self) -> &str;
+
     /// Does it natively. `Err` means that nothing was changed because there is no room.
     fn apply(&self, state: &mut State, now: Micros) -> Result<Self::Answer, Full>;
 

@@ -29,7 +29,7 @@ pub struct Full;
 pub struct State {
     /// Buckets by (space, rule, subject).
     pub limits: Limits,
-    /// Kept answers by (space, idempotency key).
+    /// Kept answers by (space, idempotency key, home).
     pub onces: Onces,
     /// Set by the engine when memory is short: nothing new may be created.
     pub is_full: bool,
@@ -82,15 +82,15 @@ impl State {
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
     pub fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>) {
-        self.limits.table.dump("limit", out);
-        self.onces.table.dump("once", out);
+        self.limits.table.dump("limit", ":", out);
+        self.onces.table.dump("once", " ", out);
     }
 }
 
 /// Joins the parts of a key. No name holds a NUL, and free text stands last.
 fn join(key: &mut Vec<u8>, parts: [&str; 3]) {
     key.clear();
-    for (i, part) in parts.into_iter().filter(|p| !p.is_empty()).enumerate() {
+    for (i, part) in parts.into_iter().enumerate() {
         if i > 0 {
             key.push(0);
         }
@@ -108,9 +108,9 @@ pub struct Limits {
 
 impl Limits {
     /// The bucket of a subject under a rule.
-    pub fn get(&mut self, space: &SpaceId, rule: &RuleId, subject: &Subject) -> Option<Bucket> {
+    pub fn get(&mut self, space: &SpaceId, rule: &RuleId, subject: &Subject, now: Micros) -> Option<Bucket> {
         join(&mut self.key, [space.as_str(), rule.as_str(), subject.as_str()]);
-        self.table.get(&self.key).copied()
+        self.table.live(&self.key, now).copied()
     }
 
     /// Stores a bucket that means nothing after `until`.
@@ -128,16 +128,15 @@ pub struct Onces {
 }
 
 impl Onces {
-    /// What is kept for a key.
-    pub fn get(&mut self, space: &SpaceId, key: &str) -> Option<&Kept> {
-        join(&mut self.key, [space.as_str(), key, ""]);
-        self.table.get(&self.key)
+    /// What is kept for a key of this home.
+    pub fn get(&mut self, space: &SpaceId, key: &str, home: &str, now: Micros) -> Option<&Kept> {
+        join(&mut self.key, [space.as_str(), key, home]);
+        self.table.live(&self.key, now)
     }
 
     /// Keeps an answer.
-    pub fn put(&mut self, place: &Place, key: &str, kept: Kept, urgent: bool) {
-        join(&mut self.key, [place.space.as_str(), key, ""]);
-        let until = kept.until;
+    pub fn put(&mut self, place: &Place, key: &str, home: &str, kept: Kept, until: Micros, urgent: bool) {
+        join(&mut self.key, [place.space.as_str(), key, home]);
         self.table.put(&self.key, kept, until, urgent);
     }
 }
@@ -160,30 +159,28 @@ impl Value for Bucket {
         0
     }
 
-    fn to_text(&self) -> String {
-        format!("{} {} {}", self.debt, self.ts, self.period)
+    fn to_text(&self, until: Micros) -> String {
+        format!("{} {} {} {until}", self.debt, self.ts, self.period)
     }
 }
 
 impl Value for Kept {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.until.get().to_le_bytes());
         out.extend_from_slice(&self.fingerprint.to_le_bytes());
         out.extend_from_slice(self.reply.as_str().as_bytes());
     }
 
     fn read(mut bytes: &[u8]) -> Option<Kept> {
-        let until = record::take_micros(&mut bytes)?;
         let fingerprint = u128::from_le_bytes(record::take(&mut bytes)?);
         let reply = Reply::new(std::str::from_utf8(bytes).ok()?);
-        Some(Kept { until, fingerprint, reply })
+        Some(Kept { fingerprint, reply })
     }
 
     fn heap_bytes(&self) -> usize {
         self.reply.as_str().len()
     }
 
-    fn to_text(&self) -> String {
-        Kept::to_text(self)
+    fn to_text(&self, until: Micros) -> String {
+        format!("{until} {:032x} {}", self.fingerprint, self.reply.as_str())
     }
 }

@@ -36,11 +36,12 @@ impl Clock {
         }
     }
 
-    /// How long a record is kept beyond its end, so that a clock stepping back still finds it.
-    pub fn slack(&self) -> Micros {
+    /// What ended before this may be dropped: a little less than now, so that a clock stepping back
+    /// still finds it. A manual clock may be set to anything, so nothing is dropped under one.
+    pub fn sweep_before(&self) -> Option<Micros> {
         match self {
-            Clock::System => Micros::saturating(1_000_000),
-            Clock::Manual(_) => Micros::saturating(3_600_000_000),
+            Clock::System => Some(Micros::saturating(self.now().get().saturating_sub(1_000_000))),
+            Clock::Manual(_) => None,
         }
     }
 }

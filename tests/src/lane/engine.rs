@@ -25,6 +25,11 @@ pub struct EngineLane {
 impl EngineLane {
     /// Opens a store: a folder of its own, or a space of its own on the shared servers.
     pub async fn open(store: Store) -> Result<EngineLane> {
+        EngineLane::open_in(store, SpaceId::new(unique("lane"))?).await
+    }
+
+    /// Opens a store, to work in this space.
+    pub async fn open_in(store: Store, space: SpaceId) -> Result<EngineLane> {
         let clock = ManualClock::new(START);
         let mut folder = None;
         let engine = match store {
@@ -37,7 +42,7 @@ impl EngineLane {
             Store::Redis => Engine::Redis(open_redis(&server::Redis::shared()?.url(), &clock).await?),
             Store::Cluster => Engine::Redis(open_redis(&server::Cluster::shared()?.url(), &clock).await?),
         };
-        Ok(EngineLane { engine, clock, space: SpaceId::new(unique("lane"))?, rules: Rules::default(), _folder: folder })
+        Ok(EngineLane { engine, clock, space, rules: Rules::default(), _folder: folder })
     }
 
     /// Its clock.

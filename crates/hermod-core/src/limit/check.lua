@@ -1,5 +1,5 @@
 -- limit/check.lua, twin of limit/check.rs
--- KEYS    hm:{space/pp}:limit:<rule>:<subject>  STRING  "debt ts period"   one per rule
+-- KEYS    hm:{space/pp}:limit:<rule>:<subject>  STRING  "debt ts period until"   one per rule
 -- ARGV    ..., cost, then per rule: limit, period, burst, tick_us (limit/meter.rs says what they mean)
 -- REPLY   'allowed' now_us (left reset_us 0)...
 --       | 'denied'  now_us (left reset_us retry_us)...    retry_us is 0 for the rules that admitted
@@ -30,10 +30,15 @@ for i = 1, rules do
   local limit, period = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local burst, tick = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local debt, time = 0, math.floor(now / tick)
+  local old_debt, old_time, old_period, old_until
   if stored[i] then
-    local old_debt, old_time, old_period = string.match(stored[i], '^(%d+) (%d+) (%d+)$')
+    old_debt, old_time, old_period, old_until = string.match(stored[i], '^(%d+) (%d+) (%d+) (%d+)$')
+  end
+  if old_until and tonumber(old_until) > now then
     debt, old_time, old_period = tonumber(old_debt), math.ceil(tonumber(old_time) / tick), tonumber(old_period)
-    if old_period ~= period then
+    if old_period == period then
+      debt = math.min(debt, burst * period)
+    else
       local tokens = math.floor(debt / old_period)
       if tokens >= burst then debt = burst * period
       else debt = tokens * period + muldiv(debt - tokens * old_period, period, old_period) end
@@ -45,7 +50,6 @@ for i = 1, rules do
     else
       debt = 0
     end
-    debt = math.min(debt, burst * period)
   end
 
   local room = burst * period - debt
@@ -69,7 +73,7 @@ for i = 1, rules do
   local reset = 0
   if debt > 0 then reset = (time + math.ceil(debt / limit)) * tick - now end
   if verdict == 'allowed' then
-    redis.call('SET', KEYS[first_key + i - 1], string.format('%.0f %.0f %.0f', debt, time * tick, period),
+    redis.call('SET', KEYS[first_key + i - 1], string.format('%.0f %.0f %.0f %.0f', debt, time * tick, period, now + reset),
       'PX', string.format('%.0f', math.ceil(reset / 1000) + slack_ms))
   end
   words[i] = string.format('%.0f %.0f %s', math.floor((burst * period - debt) / period), reset, words[i])

@@ -53,6 +53,10 @@ impl Operation for Check {
         &self.place
     }
 
+    fn home(&self) -> &str {
+        self.subject.as_str()
+    }
+
     fn apply(&self, state: &mut State, now: Micros) -> Result<Checked, Full> {
         let limits = &mut state.limits;
         let mut verdict = Verdict::Allowed;
@@ -60,7 +64,7 @@ impl Operation for Check {
         let mut rules = Vec::with_capacity(self.rules.len());
         let mut fresh = false;
         for rule in self.rules.iter() {
-            let stored = limits.get(&self.place.space, &rule.id, &self.subject);
+            let stored = limits.get(&self.place.space, &rule.id, &self.subject, now);
             fresh |= stored.is_none();
             let level = rule.meter.level(stored, now);
             let retry = match rule.meter.admits(level, self.cost, now) {

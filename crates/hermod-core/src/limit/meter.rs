@@ -4,6 +4,10 @@
 //! tokens left but the debt: 1 token is `period` units, and `limit` units drain per tick. So a
 //! refill of 7 per 60 s needs no fraction, and an absent record is simply a debt of zero.
 //!
+//! A record also says until when it means anything: when the debt is gone by the rule it was written
+//! under. After that it counts as absent, also under a rule that was made slower meanwhile; otherwise
+//! an answer would depend on whether the record has been collected yet.
+//!
 //! A tick is a microsecond, or a millisecond or a second where `burst * period` would pass 2^52.
 //! Every call happens at the tick it falls in; `retry_at` is therefore exact: refused one tick
 //! earlier, admitted at it.
@@ -100,13 +104,13 @@ impl Meter {
         } else {
             debt = 0;
         }
-        Level { debt: debt.min(self.full()), time }
+        Level { debt, time }
     }
 
-    /// The stored debt in this meter's units: changing a rule does not reset what is used.
+    /// The stored debt in this meter's units, at most full: changing a rule does not reset what is used.
     fn rescaled(&self, stored: Bucket) -> u64 {
         if stored.period == self.period {
-            return stored.debt;
+            return stored.debt.min(self.full());
         }
         let tokens = stored.debt / stored.period;
         if tokens >= self.burst {

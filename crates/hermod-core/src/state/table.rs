@@ -18,7 +18,7 @@ pub trait Value: Sized {
     /// What it holds outside of its own size.
     fn heap_bytes(&self) -> usize;
     /// As Redis holds it.
-    fn to_text(&self) -> String;
+    fn to_text(&self, until: Micros) -> String;
 }
 
 /// What the index map and the allocator take for an entry beyond its own size, measured.
@@ -66,9 +66,10 @@ impl<V: Value> Table<V> {
         self.bytes
     }
 
-    /// The record of this key.
-    pub fn get(&self, key: &[u8]) -> Option<&V> {
-        self.slots.get(key).map(|slot| &slot.value)
+    /// The record of this key, unless it has ended: one that is still there says the same as one
+    /// that was swept.
+    pub fn live(&self, key: &[u8], now: Micros) -> Option<&V> {
+        self.slots.get(key).filter(|slot| slot.until > now).map(|slot| &slot.value)
     }
 
     /// Stores a record that means nothing after `until`.
@@ -166,13 +167,14 @@ impl<V: Value> Table<V> {
         }
     }
 
-    /// Every record as Redis would hold it, with its end.
-    pub fn dump(&self, kind: &str, out: &mut BTreeMap<String, (String, Micros)>) {
+    /// Every record as Redis would hold it, with its end. `gap` stands between the last two parts of
+    /// its key.
+    pub fn dump(&self, kind: &str, gap: &str, out: &mut BTreeMap<String, (String, Micros)>) {
         for (key, slot) in &self.slots {
             let key = String::from_utf8_lossy(key);
             let (space, rest) = key.split_once('\0').unwrap_or((&key, ""));
-            let spelled = format!("hm:{{{space}/{}}}:{kind}:{}", self.partition, rest.replacen('\0', ":", 1));
-            out.insert(spelled, (slot.value.to_text(), slot.until));
+            let spelled = format!("hm:{{{space}/{}}}:{kind}:{}", self.partition, rest.replacen('\0', gap, 1));
+            out.insert(spelled, (slot.value.to_text(slot.until), slot.until));
         }
     }
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use hermod_core::Micros;
 use parking_lot::{Condvar, Mutex};
 
 use super::Inner;
@@ -71,7 +70,7 @@ pub(super) fn start(inner: &Arc<Inner>, folder: Folder, fold_at: u64) -> std::io
 
 fn flush_and_sweep(inner: &Inner) {
     loop {
-        let before = Micros::saturating(inner.clock.now().get().saturating_sub(inner.clock.slack().get()));
+        let before = inner.clock.sweep_before();
         for shard in &inner.shards {
             if inner.background.is_closed() {
                 return;
@@ -80,7 +79,7 @@ fn flush_and_sweep(inner: &Inner) {
             while inner.committer.ready().is_ok() && inner.committer.backlog() < BACKLOG_MAX && inner.flush(shard, FLUSH_STEP) == FLUSH_STEP
             {
             }
-            while inner.sweep(shard, before, SWEEP_STEP) * 2 > SWEEP_STEP {}
+            while before.is_some_and(|before| inner.sweep(shard, before, SWEEP_STEP) * 2 > SWEEP_STEP) {}
         }
         if !inner.background.pause(FLUSH_EVERY) {
             return;

@@ -1,0 +1,1 @@
+//! The catalog on all three databases.

@@ -1,0 +1,1 @@
+//! Nothing acknowledged is lost when the server is killed.

@@ -1,0 +1,1 @@
+//! What HTTP promises to callers, good and bad.

@@ -1,0 +1,1 @@
+//! Stores that are late, stopped, failed over or unfit.
