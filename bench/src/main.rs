@@ -1,1 +1,31 @@
-fn main() {}
+//! Hermod beside its rivals, as ratios in one run: `cargo xtask bench limit`.
+//!
+//! Absolute numbers depend on the machine; a ratio of two things measured in turns, in one run, with
+//! the same load, much less so. Every round measures both sides; the median of the ratios counts.
+
+mod bare;
+mod durable;
+mod http;
+mod load;
+mod ratio;
+mod redis;
+
+use anyhow::{Result, bail};
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    match args.first().map(String::as_str) {
+        Some("limit") => runtime.block_on(async {
+            http::run().await?;
+            redis::run().await?;
+            durable::run().await
+        }),
+        Some("limit-http") => runtime.block_on(http::run()),
+        Some("limit-redis") => runtime.block_on(redis::run()),
+        Some("limit-durable") => runtime.block_on(durable::run()),
+        // What the HTTP bench starts as its rival, in a process of its own.
+        Some("bare") => runtime.block_on(bare::serve()),
+        _ => bail!("say what to measure: limit, or one part of it: limit-http, limit-redis, limit-durable"),
+    }
+}

@@ -23,6 +23,8 @@ struct Call {
     url: Url,
     headers: HeaderMap,
     body: Option<Vec<u8>>,
+    /// Whether a try whose outcome is unknown may be followed by another.
+    is_repeatable: bool,
 }
 
 /// What came back.
@@ -50,10 +52,24 @@ impl Client {
         key: Option<&str>,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
-        let mut call = self.call(method, path)?;
-        call.body = Some(serde_json::to_vec(body).map_err(|fault| ClientError::invalid("body", fault.to_string()))?);
-        call.headers.insert(CONTENT_TYPE, JSON);
+        let mut call = self.call_with(method, path, body)?;
         self.make_repeatable(&mut call, key)?;
+        self.send(&call).await?.json()
+    }
+
+    /// Changes something so often that the server must not remember each time: only a caller's own
+    /// key is sent. Without one it is repeated only if nothing can have happened.
+    pub(crate) async fn charge<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        key: Option<&str>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let mut call = self.call_with(Method::POST, path, body)?;
+        call.is_repeatable = false;
+        if key.is_some() {
+            self.make_repeatable(&mut call, key)?;
+        }
         self.send(&call).await?.json()
     }
 
@@ -85,7 +101,14 @@ impl Client {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        Ok(Call { method, url, headers, body: None })
+        Ok(Call { method, url, headers, body: None, is_repeatable: true })
+    }
+
+    fn call_with(&self, method: Method, path: &[&str], body: &impl Serialize) -> Result<Call, ClientError> {
+        let mut call = self.call(method, path)?;
+        call.body = Some(serde_json::to_vec(body).map_err(|fault| ClientError::invalid("body", fault.to_string()))?);
+        call.headers.insert(CONTENT_TYPE, JSON);
+        Ok(call)
     }
 
     /// Gives a write its idempotency key. One that will not be repeated needs none of its own.
@@ -95,6 +118,7 @@ impl Client {
             None if self.retry.repeats > 0 => call.headers.insert(IDEMPOTENCY_KEY, header("idempotency key", &random_key()?)?),
             None => None,
         };
+        call.is_repeatable = true;
         Ok(())
     }
 
@@ -111,7 +135,8 @@ impl Client {
                 },
                 Err(_) => ClientError::Timeout,
             };
-            if !fault.is_retryable() || done >= self.retry.repeats {
+            let is_safe = call.is_repeatable || fault.changed_nothing();
+            if !fault.is_retryable() || !is_safe || done >= self.retry.repeats {
                 return Err(fault);
             }
             let random = getrandom::u32().unwrap_or_default();

@@ -56,6 +56,15 @@ impl ClientError {
         }
     }
 
+    /// Whether the call certainly had no effect: it never reached the server, or was turned away.
+    pub(crate) fn changed_nothing(&self) -> bool {
+        match self {
+            ClientError::Problem(problem) => problem.code == "overloaded",
+            ClientError::Unreachable(source) => source.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect),
+            _ => false,
+        }
+    }
+
     /// How long the server asked to wait before the next try.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -1,6 +1,5 @@
 //! May this subject do this now?
 
-use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
@@ -145,8 +144,12 @@ impl<'a> Limit<'a> {
     }
 
     /// Takes the tokens if every rule admits it, else none.
+    ///
+    /// Unlike other writes it sends no idempotency key unless one is given: the server keeps an answer
+    /// for three days, which is long for a rate limit. Without a key it is tried again only if the
+    /// request cannot have taken effect.
     pub async fn check(&self, request: &CheckRequest) -> Result<Checked, ClientError> {
-        self.client.write(Method::POST, &["v1", "limit", "check"], self.key.as_deref(), request).await
+        self.client.charge(&["v1", "limit", "check"], self.key.as_deref(), request).await
     }
 }
 

@@ -18,13 +18,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
-use hermod_core::{Once, Operation, Partitions, Reply, Script, ScriptCall, SpaceId, once};
+use hermod_core::{Once, Operation, Partitions, Place, Reply, Script, ScriptCall, SpaceId, once};
 
 use crate::clock::Clock;
 use crate::error::{EngineError, OpenError};
 use crate::{Durability, Ran};
 pub use address::Address;
 use link::Link;
+
+/// The script that does nothing: what a call costs at the least.
+const NOTHING: Script = Script { name: "nothing", text: "#!lua\nreturn '1'" };
 
 /// How a Redis engine is opened.
 #[derive(Clone, Debug)]
@@ -68,7 +71,7 @@ impl Redis {
     pub async fn open(options: Options) -> Result<Redis, OpenError> {
         let link = Link::open(&options).await?;
         let hash = |script: &Script| (script.name, ::redis::Script::new(script.text).get_hash().to_owned());
-        let hashes = hermod_core::operation::SCRIPTS.iter().map(hash).collect();
+        let hashes = hermod_core::operation::SCRIPTS.iter().chain([&NOTHING]).map(hash).collect();
         Ok(Redis { inner: Arc::new(Inner { options, link, hashes }) })
     }
 
@@ -144,6 +147,12 @@ impl Redis {
             tracing::error!(script = script.name, error = %fault, "a script failed");
         }
         EngineError::caused("the store could not answer", fault)
+    }
+
+    /// Runs a script that does nothing. For benchmarks: what a call costs at the least.
+    pub async fn trivial(&self, place: &Place) -> Result<(), EngineError> {
+        let call = ScriptCall { keys: vec![format!("hm:{{{place}}}:nothing")], args: Vec::new() };
+        self.call(&NOTHING, &call, 0).await.map(|_| ())
     }
 
     /// Every key and value of a space. For tests: it walks all keys of every node.

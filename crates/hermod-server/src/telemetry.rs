@@ -1,6 +1,8 @@
 //! What the server says about itself: logs, metrics and, where asked for, traces.
 
 mod metrics;
+#[cfg(feature = "otel")]
+mod otel;
 mod tracing_setup;
 
 pub(crate) use metrics::Metrics;

@@ -31,40 +31,60 @@ fn check() -> CheckRequest {
 
 #[tokio::test]
 async fn a_write_is_repeated_with_the_same_key_and_body() {
-    let mut server = Server::start(vec![Canned::Answer(503, "", OVERLOADED), Canned::HangUp, Canned::Answer(200, "", ALLOWED)]).await;
-    let checked = client(&server).limit().check(&check()).await.unwrap();
-    assert!(checked.allowed);
-    assert_eq!(checked.rules[0].remaining, 2);
+    let mut server = Server::start(vec![Canned::Answer(503, "", OVERLOADED), Canned::HangUp, Canned::Answer(201, "", RULE)]).await;
+    let rule = client(&server).rules().create(&RuleDraft::new("a", 3, "30s")).await.unwrap();
+    assert_eq!(rule.id, "r1");
 
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
     let key = asked[0].header("idempotency-key").unwrap();
     assert!(key.len() >= 32, "{key}");
     for again in &asked {
-        assert_eq!(again.line, "POST /v1/limit/check HTTP/1.1");
+        assert_eq!(again.line, "POST /v1/rules HTTP/1.1");
         assert_eq!(again.header("idempotency-key"), Some(key));
         assert_eq!(again.header("authorization"), Some("Bearer hk_test"));
         assert_eq!(again.header("content-type"), Some("application/json"));
-        assert_eq!(again.body, r#"{"subject":"bot-7","action":"tasks/create","cost":1}"#);
+        assert_eq!(again.body, asked[0].body);
     }
 }
 
 #[tokio::test]
 async fn two_writes_have_two_keys_and_the_callers_own_key_is_kept() {
-    let mut server = Server::start((0..3).map(|_| Canned::Answer(200, "", ALLOWED)).collect()).await;
+    let mut server = Server::start((0..3).map(|_| Canned::Answer(201, "", RULE)).collect()).await;
     let client = client(&server);
-    client.limit().check(&check()).await.unwrap();
-    client.limit().check(&check()).await.unwrap();
-    client.limit().idempotency_key("order-17").check(&check()).await.unwrap();
+    let draft = RuleDraft::new("a", 3, "30s");
+    client.rules().create(&draft).await.unwrap();
+    client.rules().create(&draft).await.unwrap();
+    client.rules().idempotency_key("order-17").create(&draft).await.unwrap();
     let asked = server.asked();
     assert_ne!(asked[0].header("idempotency-key"), asked[1].header("idempotency-key"));
     assert_eq!(asked[2].header("idempotency-key"), Some("order-17"));
 }
 
 #[tokio::test]
+async fn a_check_without_a_key_is_repeated_only_if_nothing_can_have_happened() {
+    let mut server = Server::start(vec![Canned::Answer(503, "", OVERLOADED), Canned::HangUp, Canned::Answer(200, "", ALLOWED)]).await;
+    let fault = client(&server).limit().check(&check()).await.unwrap_err();
+    assert!(matches!(fault, ClientError::Unreachable(_)), "{fault}");
+    let asked = server.asked();
+    assert_eq!(asked.len(), 2, "turned away: again; hung up: perhaps charged, so not again");
+    assert_eq!(asked[0].header("idempotency-key"), None);
+    assert_eq!(asked[0].body, r#"{"subject":"bot-7","action":"tasks/create","cost":1}"#);
+}
+
+#[tokio::test]
+async fn a_check_with_a_key_is_repeated() {
+    let mut server = Server::start(vec![Canned::HangUp, Canned::Answer(200, "", ALLOWED)]).await;
+    let checked = client(&server).limit().idempotency_key("order-17").check(&check()).await.unwrap();
+    assert!(checked.allowed);
+    assert_eq!(checked.rules[0].remaining, 2);
+    assert!(server.asked().iter().all(|again| again.header("idempotency-key") == Some("order-17")));
+}
+
+#[tokio::test]
 async fn what_is_never_repeated_needs_no_key() {
     let mut server = Server::start(vec![Canned::Answer(503, "", OVERLOADED)]).await;
-    let fault = client(&server).with_retry(Retry::never()).limit().check(&check()).await.unwrap_err();
+    let fault = client(&server).with_retry(Retry::never()).rules().create(&RuleDraft::new("a", 3, "30s")).await.unwrap_err();
     assert!(fault.is_retryable());
     let asked = server.asked();
     assert_eq!(asked.len(), 1);
@@ -133,7 +153,7 @@ async fn a_silent_server_ends_at_the_deadline() {
 async fn a_silent_try_leaves_time_for_another() {
     let mut server = Server::start(vec![Canned::Hang, Canned::Answer(200, "", ALLOWED)]).await;
     let client = client(&server).with_try_timeout(Duration::from_millis(200));
-    assert!(client.limit().check(&check()).await.unwrap().allowed);
+    assert!(client.limit().idempotency_key("k").check(&check()).await.unwrap().allowed);
     assert_eq!(server.asked().len(), 2);
 }
 

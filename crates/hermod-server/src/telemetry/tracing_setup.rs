@@ -1,4 +1,4 @@
-//! Logs to standard error, as text or JSON.
+//! Logs to standard error, as text or JSON; traces to a collector, where asked for.
 
 use std::io::IsTerminal;
 
@@ -12,7 +12,7 @@ use crate::config::{Config, ConfigError};
 #[derive(Debug, Default)]
 pub struct Telemetry {
     #[cfg(feature = "otel")]
-    traces: Option<super::otel::Traces>,
+    _traces: Option<super::otel::Traces>,
 }
 
 /// Sets up logging for the whole process, as configured.
@@ -37,6 +37,6 @@ pub fn init(config: &Config) -> Result<Telemetry, ConfigError> {
         let traces = config.otlp.as_deref().map(super::otel::Traces::start).transpose()?;
         let layer = traces.as_ref().map(super::otel::Traces::layer);
         tracing_subscriber::registry().with(logs.with_filter(filter)).with(layer).try_init().ok();
-        Ok(Telemetry { traces })
+        Ok(Telemetry { _traces: traces })
     }
 }
