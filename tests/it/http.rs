@@ -1,1 +1,16 @@
-//! What HTTP promises to callers, good and bad.
+//! What HTTP promises to callers, good and bad: over real connections, to a server in this process, or to the
+//! real binary where a process is what matters.
+
+mod answers;
+mod input;
+mod keys;
+mod load;
+mod once;
+mod pages;
+mod secrets;
+mod service;
+mod site;
+mod spaces;
+mod start;
+mod tls;
+mod wire;

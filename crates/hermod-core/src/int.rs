@@ -72,7 +72,7 @@ impl fmt::Display for Micros {
 
 /// `ceil(a * b / d)` without losing a digit, held at [`INT_MAX`]; `d` must not be zero.
 ///
-/// Twin of `muldiv` in the Lua scripts, which does it bit by bit because it has no wider type.
+/// The Lua scripts do it bit by bit, because they have no wider type.
 pub fn mul_div_ceil(a: u64, b: u64, d: u64) -> u64 {
     debug_assert!(d > 0, "division by zero");
     let wide = (u128::from(a) * u128::from(b)).div_ceil(u128::from(d.max(1)));

@@ -5,9 +5,11 @@
 //! free text stands last.
 
 use crate::id::{RuleId, SpaceId, Subject};
+use crate::limit::meter::Bucket;
 use crate::partition::Place;
+use crate::state::Value;
 
-/// `hm:{space/pp}:limit:<rule>:<subject>`, STRING `debt ts period until`.
+/// `hm:{space/pp}:limit:<rule>:<subject>`, STRING of four integers: debt, ts, period, until.
 pub fn limit(place: &Place, rule: &RuleId, subject: &Subject) -> String {
     format!("hm:{{{place}}}:limit:{rule}:{subject}")
 }
@@ -23,4 +25,13 @@ pub const META: &str = "hm:meta";
 /// The glob of all keys of a space.
 pub fn all_of(space: &SpaceId) -> String {
     format!("hm:{{{space}/*")
+}
+
+/// A stored value as text, for dumps and people: the one binary format is spelled out.
+pub fn value_text(key: &str, value: &[u8]) -> String {
+    let bucket = key.contains("}:limit:").then(|| Bucket::unpack(value)).flatten();
+    match bucket {
+        Some((bucket, until)) => bucket.to_text(until),
+        None => String::from_utf8_lossy(value).into_owned(),
+    }
 }

@@ -90,12 +90,12 @@ pub fn call<O: Operation>(op: &O, once: Option<&Once>, now: Option<Micros>) -> S
     match once {
         Some(once) => {
             call.keys.push(key::once(op.place(), &once.key, op.home()));
-            call.args.push(format!("{:032x}", once.fingerprint));
+            call.bytes(format!("{:032x}", once.fingerprint).as_bytes());
             call.arg(KEEP.get());
         }
         None => {
-            call.args.push(String::new());
-            call.args.push(String::new());
+            call.bytes(b"");
+            call.bytes(b"");
         }
     }
     op.call(&mut call);

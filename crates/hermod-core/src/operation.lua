@@ -3,36 +3,39 @@
 -- KEYS[1] hm:{space/pp}:once:<key> <home>  STRING  "until fingerprint reply..."   only if ARGV[2] is not ''
 -- ARGV    now_us (0: the server's own TIME), fingerprint ('': no idempotency key), keep_us
 -- REPLY   one string of words and integers; 'replayed' + the kept reply | 'conflict'
-local now = tonumber(ARGV[1])
+--
+-- What all scripts keep to, because they were measured: integers are printed with %d, which is exact
+-- below 2^53 and five times as fast as %.0f; (a - a % b) / b is the floor of a / b, exact too, and
+-- costs no call; closures and tables are made only where they are needed.
+local call = redis.call
+local now = ARGV[1]
 -- A clock that is given may stand still, so collecting garbage waits an hour longer than it must.
 local slack_ms = 3600000
-if now == 0 then
-  local time = redis.call('TIME')
-  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+if now == '0' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
   slack_ms = 1000
+else
+  now = tonumber(now)
 end
 
-local fingerprint = ARGV[2]
+-- Keeps the reply of an operation that changed something; nil without an idempotency key.
+local keep
 local first_key = 1
-if fingerprint ~= '' then
+if ARGV[2] ~= '' then
   first_key = 2
-  local kept = redis.call('GET', KEYS[1])
+  local kept = call('GET', KEYS[1])
   if kept then
     local until_us, body, reply = string.match(kept, '^(%d+) (%x+) (.*)$')
     if tonumber(until_us) > now then
-      if body ~= fingerprint then return 'conflict' end
+      if body ~= ARGV[2] then return 'conflict' end
       return 'replayed ' .. reply
     end
   end
-end
-
--- Keeps the reply of an operation that changed something. Writes only: nothing is read after it.
-local function keep(reply)
-  if fingerprint ~= '' then
+  keep = function(reply)
     local keep_us = tonumber(ARGV[3])
-    redis.call('SET', KEYS[1], string.format('%.0f %s %s', now + keep_us, fingerprint, reply),
-      'PX', string.format('%.0f', math.ceil(keep_us / 1000) + slack_ms))
+    call('SET', KEYS[1], string.format('%d %s %s', now + keep_us, ARGV[2], reply),
+      'PX', string.format('%d', math.ceil(keep_us / 1000) + slack_ms))
   end
-  return reply
 end
 

@@ -111,20 +111,21 @@ impl Redis {
     }
 
     async fn send(&self, command: Cmd, call: &ScriptCall, replicas: u32) -> Result<(Reply, Durability), RedisError> {
-        let (mut connection, is_durable) = match self.inner.link.connection() {
-            Ok(lanes) if replicas > 0 => (lanes.durable(), true),
-            Ok(lanes) => (lanes.next(), false),
-            Err(_) => return Err(not_connected()),
-        };
-        if !is_durable {
-            let reply = connection.send(&command).await?;
+        let lanes = self.inner.link.connection().map_err(|_| not_connected())?;
+        let key = call.keys.first().map_or("", String::as_str);
+        // A quarter of the time to get at a lane, one to wait, one to wait again where the script was missing, one in reserve.
+        let quarter = self.inner.options.timeout / 4;
+        let lane = if replicas > 0 { lanes.durable(key, quarter).await } else { None };
+        // Whoever finds the lane taken by those who wait in vain does not, and says so.
+        let Some(mut lane) = lane else {
+            let reply = lanes.next().send(&command).await?;
             return Ok((reply_of(reply)?, Durability::Memory));
-        }
-        let half = u64::try_from(self.inner.options.timeout.as_millis() / 2).unwrap_or(1000);
+        };
         let mut pipeline = Pipeline::new();
         pipeline.add_command(command);
-        pipeline.cmd("WAIT").arg(replicas).arg(half);
-        let mut values = connection.send_all(pipeline, call.keys.first().map_or("", String::as_str)).await?.into_iter();
+        // At least 1, as WAIT takes 0 for ever.
+        pipeline.cmd("WAIT").arg(replicas).arg(u64::try_from(quarter.as_millis()).unwrap_or(u64::MAX).max(1));
+        let mut values = lane.send_all(pipeline, key).await?.into_iter();
         let reply = reply_of(values.next().unwrap_or(Value::Nil))?;
         let reached = match values.next() {
             Some(Value::Int(n)) => u32::try_from(n).unwrap_or(0),
@@ -151,7 +152,8 @@ impl Redis {
 
     /// Runs a script that does nothing. For benchmarks: what a call costs at the least.
     pub async fn trivial(&self, place: &Place) -> Result<(), EngineError> {
-        let call = ScriptCall { keys: vec![format!("hm:{{{place}}}:nothing")], args: Vec::new() };
+        let mut call = ScriptCall::default();
+        call.keys.push(format!("hm:{{{place}}}:nothing"));
         self.call(&NOTHING, &call, 0).await.map(|_| ())
     }
 
@@ -163,7 +165,8 @@ impl Redis {
         for key in lanes.next().keys(&hermod_core::key::all_of(space)).await.map_err(fault)? {
             let value = lanes.next().send(cmd("GET").arg(&key)).await.map_err(fault)?;
             if let Value::BulkString(bytes) = value {
-                out.insert(key, String::from_utf8_lossy(&bytes).into_owned());
+                let text = hermod_core::key::value_text(&key, &bytes);
+                out.insert(key, text);
             }
         }
         Ok(out)
@@ -180,7 +183,7 @@ impl Redis {
 fn eval(verb: &str, script: &str, call: &ScriptCall) -> Cmd {
     let mut command = cmd(verb);
     command.arg(script).arg(call.keys.len());
-    for text in call.keys.iter().chain(&call.args) {
+    for text in call.keys.iter().map(String::as_bytes).chain(call.args()) {
         command.arg(text);
     }
     command

@@ -108,7 +108,10 @@ impl Config {
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         let store = match self.store.as_str() {
             "embedded" => Store::Embedded,
-            url => Store::Redis(Address::parse(url).map_err(|e| ConfigError::new("store", e.to_string().replacen("store: ", "", 1)))?),
+            url => Store::Redis(Address::parse(url).map_err(|fault| {
+                let reason = fault.to_string().replacen("store: ", "", 1);
+                ConfigError::new("store", format!("{reason}; or write embedded"))
+            })?),
         };
         let catalog = match self.catalog.as_str() {
             "" => format!("sqlite:{}", self.data.join("catalog.db").display()),

@@ -5,10 +5,12 @@
 //! way; everything else is in the handlers' arguments.
 
 mod clock;
+mod errors;
 mod gate;
 mod health;
 mod keys;
 mod limit;
+mod linger;
 pub mod openapi;
 mod problem;
 mod rules;
@@ -44,6 +46,8 @@ impl Shell {
 
 /// All routes.
 pub(crate) fn router(shell: &Arc<Shell>) -> Router {
+    // Else the page would have somebody else's server look at the document.
+    let offline = utoipa_swagger_ui::Config::default().validator_url("none");
     Router::new()
         .route("/v1/limit/check", post(limit::check))
         .route("/v1/rules", get(rules::list).post(rules::create))
@@ -56,11 +60,12 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
         .route("/", get(health::index))
+        .route("/docs/errors", get(errors::page))
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", openapi::document()).config(offline))
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "This path does not take this method; /docs lists what it takes.")
         })
         .fallback(|| async { Problem::new(Code::NotFound, "There is nothing at this path; /docs lists what there is.") })
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", openapi::document()))
         .layer(middleware::from_fn_with_state(Arc::clone(shell), gate::pass))
         .with_state(Arc::clone(shell))
 }

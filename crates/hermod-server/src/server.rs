@@ -4,6 +4,7 @@ mod accept;
 mod tls;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub struct Mode {
     pub seed: Option<u64>,
 }
 
-/// A server could not be started. Each says what to do.
+/// A server could not be started. Each says what to do; what went wrong underneath is its source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -45,13 +46,13 @@ pub enum ServerError {
     #[error("listen: {0} can be reached from other machines, and this server asks for no keys; listen on 127.0.0.1, or use hermod serve")]
     OpenToAll(SocketAddr),
     /// The catalog cannot be opened.
-    #[error("catalog: {0}")]
+    #[error("catalog: it cannot be opened; start its database, or correct the setting")]
     Catalog(#[from] CatalogError),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
     /// The address cannot be had.
-    #[error("listen: {address} cannot be used: {source}; is another server running there?")]
+    #[error("listen: {address} cannot be used; stop what runs there, or choose another address")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -62,8 +63,13 @@ pub enum ServerError {
     #[error("{0}")]
     Tls(String),
     /// The data folder cannot be made.
-    #[error("data: {0}")]
-    Data(#[from] std::io::Error),
+    #[error("data: the folder {} cannot be made; choose another one", path.display())]
+    Data {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A task of ours ended early.
     #[error("starting was interrupted")]
     Interrupted,
@@ -92,7 +98,7 @@ impl Server {
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let tls = tls::acceptor(&config)?;
         let clock = if mode.manual_clock { Clock::Manual(ManualClock::new(Clock::System.now())) } else { Clock::System };
-        create_private(&config.data)?;
+        create_private(&config.data).map_err(|source| ServerError::Data { path: config.data.clone(), source })?;
         let engine = open_engine(&config, &settings, &clock).await?;
         let catalog = open_catalog(&settings).await?;
         let admin_key = if mode.open { None } else { first_key(&catalog).await? };

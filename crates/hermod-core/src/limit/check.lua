@@ -1,84 +1,81 @@
 -- limit/check.lua, twin of limit/check.rs
--- KEYS    hm:{space/pp}:limit:<rule>:<subject>  STRING  "debt ts period until"   one per rule
--- ARGV    ..., cost, then per rule: limit, period, burst, tick_us (limit/meter.rs says what they mean)
+-- KEYS    hm:{space/pp}:limit:<rule>:<subject>  STRING  debt ts period until   <I8 each, one per rule
+-- ARGV    ..., cost, then per rule: limit period burst tick_us   <I8 each (limit/meter.rs says what they mean)
 -- REPLY   'allowed' now_us (left reset_us 0)...
 --       | 'denied'  now_us (left reset_us retry_us)...    retry_us is 0 for the rules that admitted
 --       | 'never'   now_us (left reset_us retry_us|'never')...
-
--- ceil(a * b / d) for a < d, b < 2^52, d <= 2^51, bit by bit: the product itself would not be exact.
-local function muldiv(a, b, d)
-  local quotient, rest = 0, 0
-  local bit = 4503599627370496
-  while bit >= 1 do
-    quotient, rest = quotient * 2, rest * 2
-    if b >= bit then b, rest = b - bit, rest + a end
-    while rest >= d do quotient, rest = quotient + 1, rest - d end
-    bit = bit / 2
-  end
-  if rest > 0 then quotient = quotient + 1 end
-  return quotient
-end
-
+local unpack_ints, format = struct.unpack, string.format
 local cost = tonumber(ARGV[4])
-local rules = #KEYS - first_key + 1
-local stored = redis.call('MGET', unpack(KEYS, first_key))
-local verdict, words = 'allowed', {}
-local debts, times = {}, {}
+local count = #KEYS - first_key + 1
+local verdict = 'allowed'
+-- Of one rule all is kept in these; of several, `seen` keeps what the second pass needs.
+local limit, period, burst, tick, debt, time, retry
+local seen = count > 1 and {}
 
-for i = 1, rules do
-  local at = 5 + (i - 1) * 4
-  local limit, period = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-  local burst, tick = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local debt, time = 0, math.floor(now / tick)
-  local old_debt, old_time, old_period, old_until
-  if stored[i] then
-    old_debt, old_time, old_period, old_until = string.match(stored[i], '^(%d+) (%d+) (%d+) (%d+)$')
-  end
-  if old_until and tonumber(old_until) > now then
-    debt, old_time, old_period = tonumber(old_debt), math.ceil(tonumber(old_time) / tick), tonumber(old_period)
-    if old_period == period then
-      debt = math.min(debt, burst * period)
-    else
-      local tokens = math.floor(debt / old_period)
-      if tokens >= burst then debt = burst * period
-      else debt = tokens * period + muldiv(debt - tokens * old_period, period, old_period) end
-    end
-    if time > old_time then
-      debt = math.max(0, debt - math.min(time - old_time, math.ceil(debt / limit)) * limit)
-    elseif old_time - time <= math.ceil(burst * period / limit) then
-      time = old_time
-    else
-      debt = 0
+for i = 1, count do
+  limit, period, burst, tick = unpack_ints('<I8I8I8I8', ARGV[i + 4])
+  local full = burst * period
+  debt, time, retry = 0, (now - now % tick) / tick, '0'
+  local stored = call('GET', KEYS[i + first_key - 1])
+  if stored then
+    local old_debt, old_ts, old_period, old_until = unpack_ints('<I8I8I8I8', stored)
+    if old_until > now then
+      if old_period == period then
+        debt = old_debt
+        if debt > full then debt = full end
+      else
+        local tokens = math.floor(old_debt / old_period)
+        if tokens >= burst then
+          debt = full
+        else
+          -- ceil(rest * period / old_period), bit by bit: the product itself would not be exact.
+          local a, b, quotient, rest, bit = old_debt - tokens * old_period, period, 0, 0, 4503599627370496
+          while bit >= 1 do
+            quotient, rest = quotient * 2, rest * 2
+            if b >= bit then b, rest = b - bit, rest + a end
+            while rest >= old_period do quotient, rest = quotient + 1, rest - old_period end
+            bit = bit / 2
+          end
+          if rest > 0 then quotient = quotient + 1 end
+          debt = tokens * period + quotient
+        end
+      end
+      local old_time = math.ceil(old_ts / tick)
+      if time > old_time then
+        -- No more than what is owed, so that the product stays small.
+        local ticks, enough = time - old_time, math.ceil(debt / limit)
+        if ticks < enough then debt = debt - ticks * limit else debt = 0 end
+      elseif old_time - time <= math.ceil(full / limit) then
+        time = old_time
+      else
+        debt = 0
+      end
     end
   end
 
-  local room = burst * period - debt
-  local retry = '0'
+  local short = debt + cost * period - full
   if cost > burst then
     retry, verdict = 'never', 'never'
-  elseif cost * period > room then
-    retry = string.format('%.0f', (time + math.ceil((cost * period - room) / limit)) * tick - now)
+  elseif short > 0 then
+    retry = format('%d', (time + math.ceil(short / limit)) * tick - now)
     if verdict == 'allowed' then verdict = 'denied' end
   end
-  debts[i], times[i] = debt, time
-  words[i] = retry
+  if seen then seen[i] = { limit, period, burst, tick, debt, time, retry } end
 end
 
-for i = 1, rules do
-  local at = 5 + (i - 1) * 4
-  local limit, period = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-  local burst, tick = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local debt, time = debts[i], times[i]
+local reply = verdict .. format(' %d', now)
+for i = 1, count do
+  if seen then limit, period, burst, tick, debt, time, retry = unpack(seen[i]) end
   if verdict == 'allowed' then debt = debt + cost * period end
   local reset = 0
   if debt > 0 then reset = (time + math.ceil(debt / limit)) * tick - now end
   if verdict == 'allowed' then
-    redis.call('SET', KEYS[first_key + i - 1], string.format('%.0f %.0f %.0f %.0f', debt, time * tick, period, now + reset),
-      'PX', string.format('%.0f', math.ceil(reset / 1000) + slack_ms))
+    call('PSETEX', KEYS[i + first_key - 1], format('%d', math.ceil(reset / 1000) + slack_ms),
+      struct.pack('<I8I8I8I8', debt, time * tick, period, now + reset))
   end
-  words[i] = string.format('%.0f %.0f %s', math.floor((burst * period - debt) / period), reset, words[i])
+  local room = burst * period - debt
+  reply = format('%s %d %d %s', reply, (room - room % period) / period, reset, retry)
 end
 
-local reply = string.format('%s %.0f %s', verdict, now, table.concat(words, ' '))
-if verdict == 'allowed' then return keep(reply) end
+if keep and verdict == 'allowed' then keep(reply) end
 return reply

@@ -96,10 +96,7 @@ impl Operation for Check {
         call.arg(self.cost);
         for rule in self.rules.iter() {
             call.keys.push(key::limit(&self.place, &rule.id, &self.subject));
-            call.arg(rule.meter.limit());
-            call.arg(rule.meter.period());
-            call.arg(rule.meter.burst());
-            call.arg(rule.meter.tick_us());
+            call.bytes(&rule.meter.packed());
         }
     }
 

@@ -20,10 +20,11 @@
 
 use crate::id::Invalid;
 use crate::int::{Micros, PRODUCT_MAX, mul_div_ceil};
+use crate::record;
 
 /// The longest time from a full debt to none, in microseconds (about 142 years).
 const DRAIN_MAX_US: u64 = 1 << 52;
-/// The longest period in ticks: the bound of `muldiv` in `check.lua`.
+/// The longest period in ticks: what the long division in `check.lua` can do.
 const PERIOD_MAX: u64 = 1 << 51;
 
 /// A rule as both engines compute with it. All fields are at least 1.
@@ -84,6 +85,11 @@ impl Meter {
     /// The length of a tick.
     pub fn tick_us(&self) -> u64 {
         self.tick_us
+    }
+
+    /// As the script takes it: `limit period burst tick_us`, little endian.
+    pub fn packed(&self) -> [u8; 32] {
+        pack([self.limit, self.period, self.burst, self.tick_us])
     }
 
     fn full(&self) -> u64 {
@@ -167,6 +173,26 @@ pub struct Bucket {
     pub ts: Micros,
     /// The debt of one token when this was written. Never zero.
     pub period: u64,
+}
+
+impl Bucket {
+    /// As Redis holds it: `debt ts period until`, little endian. A person reads it with
+    /// `struct.unpack('<I8I8I8I8', value)`.
+    pub fn unpack(bytes: &[u8]) -> Option<(Bucket, Micros)> {
+        let mut rest = bytes;
+        let mut int = || record::take(&mut rest).map(u64::from_le_bytes);
+        let (debt, ts, period, until) = (int()?, int()?, int()?, int()?);
+        let bucket = Bucket { debt, ts: Micros::new(ts)?, period };
+        (rest.is_empty() && period > 0).then_some((bucket, Micros::new(until)?))
+    }
+}
+
+fn pack(ints: [u64; 4]) -> [u8; 32] {
+    let mut out = [0; 32];
+    for (slot, int) in out.chunks_exact_mut(8).zip(ints) {
+        slot.copy_from_slice(&int.to_le_bytes());
+    }
+    out
 }
 
 /// A bucket brought to a point in time.

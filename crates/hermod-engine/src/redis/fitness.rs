@@ -1,6 +1,6 @@
 //! Is this store fit for use? Checked at start, and again after every reconnection.
 
-use ::redis::{RedisError, Value, cmd};
+use ::redis::{ErrorKind, RedisError, Value, cmd};
 use hermod_core::{Partitions, key};
 
 use super::link::Connection;
@@ -19,7 +19,13 @@ pub(super) enum Unfit {
 
 impl From<RedisError> for Unfit {
     fn from(fault: RedisError) -> Unfit {
-        Unfit::Silent(fault)
+        // Waiting does not help here: somebody has to correct the URL, or the store's list of users.
+        match (fault.kind(), fault.code()) {
+            (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
+                Unfit::Wrong(format!("the store refuses this user or password: {fault}; correct the URL, or the user's permissions"))
+            }
+            _ => Unfit::Silent(fault),
+        }
     }
 }
 
@@ -69,8 +75,13 @@ fn check_policy(answer: &str) -> Result<(), Unfit> {
 
 /// The first server to come writes what it was configured with; all others must agree.
 async fn check_meta(connection: &mut Connection, field: &str, ours: &str, advice: &str) -> Result<(), Unfit> {
-    connection.send(cmd("HSETNX").arg(key::META).arg(field).arg(ours)).await?;
-    let theirs = text(&connection.send(cmd("HGET").arg(key::META).arg(field)).await?);
+    let mut theirs = connection.send(cmd("HGET").arg(key::META).arg(field)).await?;
+    // Written only where it is missing: a store that is full refuses every write, and is fit all the same.
+    if theirs == Value::Nil {
+        connection.send(cmd("HSETNX").arg(key::META).arg(field).arg(ours)).await?;
+        theirs = connection.send(cmd("HGET").arg(key::META).arg(field)).await?;
+    }
+    let theirs = text(&theirs);
     if theirs != ours {
         return Err(Unfit::Wrong(format!("the store's data was created with {field} {theirs}, and {ours} is configured; {advice}")));
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::cluster::ClusterClientBuilder;
 use ::redis::cluster_async::ClusterConnection;
-use ::redis::cluster_routing::{MultipleNodeRoutingInfo, Route, RoutingInfo, SingleNodeRoutingInfo, Slot, SlotAddr};
+use ::redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, Route, RoutingInfo, SingleNodeRoutingInfo, Slot, SlotAddr};
 use ::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use ::redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
-use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::address::{Address, Kind};
 use super::fitness::{self, Unfit};
@@ -20,6 +20,8 @@ use crate::error::{EngineError, OpenError};
 
 /// How many connections share the load.
 const LANES: usize = 2;
+/// How many connections there are to wait for replicas on.
+const DURABLE_LANES: usize = 8;
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The link is looked at this often when nothing is wrong.
@@ -68,6 +70,13 @@ impl Connection {
         }
     }
 
+    /// Whether it is a cluster of which some primary answers.
+    async fn is_partly_alive(&mut self) -> bool {
+        let Connection::Cluster(connection) = self else { return false };
+        let anywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, Some(ResponsePolicy::OneSucceeded)));
+        connection.route_command(cmd("PING"), anywhere).await.is_ok_and(|answer| answer.extract_error().is_ok())
+    }
+
     /// All keys that match a glob, on all primaries.
     pub(super) async fn keys(&mut self, glob: &str) -> Result<Vec<String>, RedisError> {
         let answers = self.send_everywhere(cmd("KEYS").arg(glob).to_owned()).await?;
@@ -82,20 +91,34 @@ impl Connection {
 /// The connections of one successful try.
 pub(super) struct Lanes {
     lanes: Vec<Connection>,
-    /// Waiting for replicas holds up what is pipelined behind it, so that has a lane of its own.
-    durable: Connection,
+    /// Waiting for replicas holds up what is pipelined behind it, so here one call has a lane for itself.
+    durable: Vec<Mutex<Connection>>,
     turn: AtomicUsize,
 }
 
 impl Lanes {
+    /// The lane whose turn it is.
     pub(super) fn next(&self) -> Connection {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.lanes.len().max(1);
-        self.lanes.get(turn).unwrap_or(&self.durable).clone()
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.lanes.len();
+        self.lanes.get(turn).expect("a remainder is below the length").clone()
     }
 
-    pub(super) fn durable(&self) -> Connection {
-        self.durable.clone()
+    /// The lane to wait for replicas on, if it is free within `patience`. Slots that are neighbours share one, as
+    /// they mostly share a node: a node without its replicas then holds up few others.
+    pub(super) async fn durable(&self, key: &str, patience: Duration) -> Option<MutexGuard<'_, Connection>> {
+        let lane = self.durable.get(usize::from(slot(key)) * self.durable.len() / usize::from(SLOTS))?;
+        tokio::time::timeout(patience, lane.lock()).await.ok()
     }
+}
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16_384;
+
+/// The slot of a key: the CRC16 (XMODEM) of its tag. The client computes it too, and keeps it to itself.
+fn slot(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(key, |(tag, _)| tag);
+    let shift = |crc: u16, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+    tag.bytes().fold(0, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), shift)) % SLOTS
 }
 
 impl std::fmt::Debug for Lanes {
@@ -162,65 +185,87 @@ impl Drop for Link {
 /// The watching task.
 async fn keep(options: Options, status: watch::Sender<Status>, doubted: Arc<Notify>) {
     let mut wait = RETRY_FIRST;
+    // A cluster that has lost a part goes on with the rest, on the connections it has, until new ones reach all of it.
+    let mut is_part = false;
     loop {
         let current = status.borrow().clone();
-        let found = match current {
-            Status::Ready(lanes) => {
+        if let Status::Ready(lanes) = current {
+            if !is_part {
                 let _looked = tokio::time::timeout(WATCH_EVERY, doubted.notified()).await;
-                if is_alive(&lanes, &options).await {
-                    wait = RETRY_FIRST;
-                    continue;
-                }
-                tracing::warn!(store = %options.address, "the store is lost; connecting again");
-                connect(&options).await
             }
-            Status::Down(_) => {
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(WATCH_EVERY);
-                connect(&options).await
+            if is_alive(&lanes, &options).await {
+                (wait, is_part) = (RETRY_FIRST, false);
+                continue;
             }
-        };
-        match found {
+            if !is_part {
+                tracing::warn!(store = %options.address, "the store is lost, or a part of it; connecting again");
+            }
+            is_part = lanes.next().is_partly_alive().await;
+            if !is_part {
+                status.send_replace(Status::Down("the connection was lost".to_owned()));
+            }
+        }
+        let why = match connect(&options).await {
             Ok(lanes) => {
                 tracing::info!(store = %options.address, "the store is connected");
                 status.send_replace(Status::Ready(Arc::new(lanes)));
+                is_part = false;
+                continue;
             }
-            Err(unfit) => {
-                let why = match unfit {
-                    Unfit::Wrong(why) => why,
-                    Unfit::Silent(fault) => fault.to_string(),
-                };
-                tracing::debug!(store = %options.address, why, "the store is not ready");
-                status.send_replace(Status::Down(why));
+            Err(Unfit::Wrong(why)) => {
+                is_part = false;
+                why
             }
+            Err(Unfit::Silent(fault)) => fault.to_string(),
+        };
+        tracing::debug!(store = %options.address, why, "the store is not ready");
+        if !is_part {
+            status.send_replace(Status::Down(why));
         }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(WATCH_EVERY);
     }
 }
 
 /// Whether every lane answers, and still from a primary.
 async fn is_alive(lanes: &Lanes, options: &Options) -> bool {
-    for connection in lanes.lanes.iter().chain([&lanes.durable]) {
-        let mut connection = connection.clone();
-        let answer = tokio::time::timeout(options.timeout, connection.send_everywhere(cmd("ROLE"))).await;
-        let Ok(Ok(roles)) = answer else { return false };
-        let is_primary = |role: &Value| match role {
-            Value::Array(parts) => matches!(parts.first(), Some(Value::BulkString(word)) if word == b"master"),
-            _ => false,
-        };
-        if !roles.iter().all(is_primary) {
+    for connection in &lanes.lanes {
+        if !is_primary(connection.clone(), options).await {
+            return false;
+        }
+    }
+    for lane in &lanes.durable {
+        let connection = lane.lock().await.clone();
+        if !is_primary(connection, options).await {
             return false;
         }
     }
     true
 }
 
+async fn is_primary(mut connection: Connection, options: &Options) -> bool {
+    let is_primary = |role: &Value| match role {
+        Value::Array(parts) => matches!(parts.first(), Some(Value::BulkString(word)) if word == b"master"),
+        _ => false,
+    };
+    let answer = tokio::time::timeout(options.timeout, connection.send_everywhere(cmd("ROLE"))).await;
+    matches!(answer, Ok(Ok(roles)) if roles.iter().all(is_primary))
+}
+
 async fn connect(options: &Options) -> Result<Lanes, Unfit> {
-    let mut lanes = Vec::with_capacity(LANES);
-    for _ in 0..LANES {
-        lanes.push(connect_one(&options.address, options.timeout).await?);
+    let mut first = connect_one(&options.address, options.timeout).await?;
+    fitness::check(&mut first, options.partitions).await?;
+    let durable = if options.replicas > 0 { DURABLE_LANES } else { 0 };
+    let mut others = JoinSet::new();
+    for _ in 1..LANES + durable {
+        let (address, timeout) = (options.address.clone(), options.timeout);
+        others.spawn(async move { connect_one(&address, timeout).await });
     }
-    let mut durable = connect_one(&options.address, options.timeout).await?;
-    fitness::check(&mut durable, options.partitions).await?;
+    let mut lanes = vec![first];
+    while let Some(joined) = others.join_next().await {
+        lanes.push(joined.unwrap_or_else(|_| Err(not_connected()))?);
+    }
+    let durable = lanes.split_off(LANES).into_iter().map(Mutex::new).collect();
     Ok(Lanes { lanes, durable, turn: AtomicUsize::new(0) })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hermod_catalog::ApiKey;
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::Shell;
 use super::problem::Document;
-use super::sent::{Sent, answer, catalog_once};
+use super::sent::{Id, Sent, answer, catalog_once};
 use super::time::Time;
 use crate::app::Caller;
 use crate::code::Problem;
@@ -90,14 +90,10 @@ pub(crate) async fn create(
 }
 
 /// Deletes a key.
-#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "admin", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "admin",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and path replays the answer.")),
     responses((status = 204, description = "Deleted."), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn remove(
-    State(shell): State<Arc<Shell>>,
-    caller: Caller,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub(crate) async fn remove(State(shell): State<Arc<Shell>>, caller: Caller, Id(id): Id, headers: HeaderMap) -> Result<Response, Problem> {
     let once = catalog_once(&headers, &format!("keys/delete/{id}"), b"")?;
     shell.app.delete_key(&caller, &id, once.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hermod_core::limit::Rule;
@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Shell;
 use super::problem::Document;
-use super::sent::{Sent, answer, catalog_once};
+use super::sent::{Id, Sent, answer, bad_query, catalog_once};
 use crate::app::{Caller, RuleDraft};
 use crate::code::{Code, Problem};
 
@@ -114,6 +114,9 @@ pub(crate) struct Page {
     cursor: Option<String>,
 }
 
+/// The longest page; the catalog gives no more either.
+const PAGE_MAX: u32 = 1000;
+
 /// Lists the space's rules, by id.
 #[utoipa::path(get, path = "/v1/rules", tag = "limit", params(Page),
     responses((status = 200, body = Rules<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
@@ -122,17 +125,18 @@ pub(crate) async fn list(
     caller: Caller,
     page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(page) =
-        page.map_err(|_| Problem::new(Code::InvalidField, "The query takes limit (a number) and cursor only.").in_field("limit"))?;
+    let Query(page) = page.map_err(|rejection| bad_query(&rejection, "limit (a number) and cursor"))?;
     let limit = page.limit.unwrap_or(100);
-    if !(1..=1000).contains(&limit) {
-        return Err(Problem::new(Code::InvalidField, "limit must be between 1 and 1000").in_field("limit"));
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Problem::new(Code::InvalidField, format!("limit must be between 1 and {PAGE_MAX}")).in_field("limit"));
     }
-    // One more than asked for tells whether there is a next page.
-    let mut rules = shell.app.rules(&caller, page.cursor.as_deref(), limit + 1).await?;
-    let asked = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = rules.len() > asked;
-    rules.truncate(asked);
+    // One more than asked for tells whether there is a next page. The longest page cannot be
+    // exceeded: if it is full there may be a next one, perhaps empty.
+    let fetched = (limit + 1).min(PAGE_MAX);
+    let mut rules = shell.app.rules(&caller, page.cursor.as_deref(), fetched).await?;
+    let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let has_more = rules.len() == size(fetched);
+    rules.truncate(size(limit));
     let next = rules.last().filter(|_| has_more).map(|rule| rule.id.as_str());
     Ok(answer(StatusCode::OK, &Rules { items: rules.iter().map(RuleDocument::new).collect(), next }))
 }
@@ -155,7 +159,7 @@ pub(crate) async fn create(
 /// Reads a rule.
 #[utoipa::path(get, path = "/v1/rules/{id}", tag = "limit", params(("id" = String, Path)),
     responses((status = 200, body = RuleDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn read(State(shell): State<Arc<Shell>>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn read(State(shell): State<Arc<Shell>>, caller: Caller, Id(id): Id) -> Result<Response, Problem> {
     let rule = shell.app.rule(&caller, &id).await?;
     Ok(answer(StatusCode::OK, &RuleDocument::new(&rule)))
 }
@@ -168,7 +172,7 @@ pub(crate) async fn read(State(shell): State<Arc<Shell>>, caller: Caller, Path(i
 pub(crate) async fn put(
     State(shell): State<Arc<Shell>>,
     caller: Caller,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
     sent: Sent<RuleBody>,
 ) -> Result<Response, Problem> {
@@ -182,14 +186,10 @@ pub(crate) async fn put(
 }
 
 /// Deletes a rule.
-#[utoipa::path(delete, path = "/v1/rules/{id}", tag = "limit", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/rules/{id}", tag = "limit",
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and path replays the answer.")),
     responses((status = 204, description = "Deleted."), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn remove(
-    State(shell): State<Arc<Shell>>,
-    caller: Caller,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub(crate) async fn remove(State(shell): State<Arc<Shell>>, caller: Caller, Id(id): Id, headers: HeaderMap) -> Result<Response, Problem> {
     let once = catalog_once(&headers, &format!("rules/delete/{id}"), b"")?;
     shell.app.delete_rule(&caller, &id, once.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

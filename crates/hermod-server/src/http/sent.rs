@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::body::to_bytes;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -22,9 +23,32 @@ impl FromRequestParts<Arc<Shell>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, shell: &Arc<Shell>) -> Result<Caller, Problem> {
         let Some(value) = parts.headers.get(header::AUTHORIZATION) else { return shell.app.caller(None) };
-        let presented = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).map(str::trim);
+        let parts = value.to_str().ok().and_then(|text| text.split_once(' '));
+        let presented = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer")).map(|(_, key)| key.trim());
         let presented = presented.ok_or_else(|| Problem::new(Code::Unauthorized, "The Authorization header must read: Bearer hk_..."))?;
         shell.app.caller(Some(presented))
+    }
+}
+
+/// The identifier in the path, as it was sent: whether it can be one is for others to say.
+#[derive(Debug)]
+pub(super) struct Id(pub(super) String);
+
+impl FromRequestParts<Arc<Shell>> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shell: &Arc<Shell>) -> Result<Id, Problem> {
+        let id = Path::<String>::from_request_parts(parts, shell).await;
+        id.map(|Path(id)| Id(id)).map_err(|_| Problem::new(Code::InvalidField, "id must be UTF-8, percent-encoded").in_field("id"))
+    }
+}
+
+/// What is wrong with a query that takes `known` only.
+pub(super) fn bad_query(rejection: &QueryRejection, known: &str) -> Problem {
+    let message = rejection.body_text();
+    match message.split_once("unknown field `").and_then(|(_, rest)| rest.split_once('`')) {
+        Some((name, _)) => Problem::new(Code::UnknownField, format!("The query takes {known} only.")).in_field(short(name)),
+        None => Problem::new(Code::InvalidField, format!("The query takes {known}, each once.")).in_field("limit"),
     }
 }
 
@@ -91,52 +115,66 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 
 /// Reads a body. Only one that does not parse pays for finding out where.
 fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
+    // Serde would take a list for an object whose names were left out.
+    if raw.trim_ascii_start().starts_with(b"[") {
+        return Err(no_object());
+    }
     serde_json::from_slice(raw).map_err(|fault| explain::<T>(raw, &fault))
 }
 
+fn no_object() -> Problem {
+    Problem::new(Code::InvalidJson, "The body must be a JSON object.")
+}
+
 fn explain<T: DeserializeOwned>(raw: &[u8], fault: &serde_json::Error) -> Problem {
-    if !fault.is_data() {
-        let what = if raw.is_empty() {
+    let message = fault.to_string();
+    let message = message.split(" at line ").next().unwrap_or("");
+    let is_too_large = message == "number out of range";
+    if !fault.is_data() && !is_too_large {
+        let what = if raw.trim_ascii().is_empty() {
             "The body is empty; a JSON object is needed.".to_owned()
         } else {
             format!("The body is not valid JSON: line {}, column {}.", fault.line(), fault.column())
         };
         return Problem::new(Code::InvalidJson, what);
     }
+    let quoted = short(message.split('`').nth(1).unwrap_or(""));
+    for (opening, code, what) in [
+        ("unknown field", Code::UnknownField, format!("There is no field {quoted} here.")),
+        ("missing field", Code::MissingField, format!("The field {quoted} is needed.")),
+        ("duplicate field", Code::InvalidField, format!("The field {quoted} is there twice.")),
+    ] {
+        if message.starts_with(opening) {
+            return Problem::new(code, what).in_field(quoted);
+        }
+    }
     let mut reader = serde_json::Deserializer::from_slice(raw);
     let path = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(located) => located.path().to_string(),
         Ok(_) => String::new(),
     };
-    let message = fault.to_string();
-    let message = message.split(" at line ").next().unwrap_or("");
-    let quoted = message.split('`').nth(1).unwrap_or("");
-    if message.starts_with("unknown field") {
-        return Problem::new(Code::UnknownField, format!("There is no field {quoted} here.")).in_field(quoted);
-    }
-    if message.starts_with("missing field") {
-        return Problem::new(Code::MissingField, format!("The field {quoted} is needed.")).in_field(quoted);
-    }
     if path.is_empty() || path == "." {
-        return Problem::new(Code::InvalidJson, "The body must be a JSON object.");
+        return no_object();
     }
-    Problem::new(Code::InvalidField, format!("{path}: {}.", in_plain_words(message))).in_field(path)
+    let what = if is_too_large { "a smaller number" } else { wanted(message) };
+    Problem::new(Code::InvalidField, format!("{path} must be {what}.")).in_field(path)
 }
 
-/// Serde's message without Rust's names of types.
-fn in_plain_words(message: &str) -> String {
-    let mut text = message.to_owned();
-    for (rust, plain) in [
-        ("u64", "a whole number of at least 0"),
-        ("u32", "a whole number of at least 0"),
-        ("i64", "a whole number"),
-        ("a sequence", "a list"),
-        ("a boolean", "true or false"),
-        ("borrowed string", "a string"),
-    ] {
-        text = text.replace(&format!("expected {rust}"), &format!("expected {plain}"));
+/// What serde expected, without Rust's names of types and without the value, which may be long.
+fn wanted(message: &str) -> &str {
+    match message.rsplit_once(", expected ").map_or("", |(_, wanted)| wanted) {
+        "u64" | "u32" => "a whole number of at least 0",
+        "i64" => "a whole number",
+        "a string" | "a borrowed string" => "a string",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        _ => "of another kind",
     }
-    text
+}
+
+/// A name the caller made up, short enough to be said back.
+fn short(name: &str) -> String {
+    name.chars().take(64).collect()
 }
 
 /// A JSON answer.

@@ -1,0 +1,217 @@
+//! A Redis Cluster that loses a primary, or whose slots move, under load.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hermod_engine::Durability;
+use hermod_tests::server::Cluster;
+use redis::FromRedisValue;
+
+use super::charger::Charger;
+use super::load::{Charge, Load, charge, ensure_kept, subjects};
+use super::{REQUEST_MAX, until};
+
+/// A failover takes the node time-out of 2 s and an election; on a busy machine some more.
+const FAILOVER: Duration = Duration::from_secs(10);
+
+/// Asks the node on `port`.
+fn ask<T: FromRedisValue>(port: u16, command: &[&str]) -> Result<T> {
+    let mut connection = redis::Client::open(format!("redis://127.0.0.1:{port}"))?.get_connection()?;
+    let (name, args) = command.split_first().context("a command has a name")?;
+    redis::cmd(name).arg(args).query(&mut connection).with_context(|| format!("{} to {port}", command.join(" ")))
+}
+
+/// The port of each node.
+fn ports(cluster: &Cluster) -> Vec<u16> {
+    cluster.node_urls().iter().filter_map(|url| url.rsplit(':').next()?.parse().ok()).collect()
+}
+
+/// The slot of a subject's counter.
+fn slot(charger: &Charger, port: u16, subject: &str) -> Result<u16> {
+    ask(port, &["CLUSTER", "KEYSLOT", &charger.key(subject)?])
+}
+
+/// Charges in turn on one engine and on the other, waiting for `replicas`.
+fn load(one: &Charger, other: &Charger, subjects: &[String], replicas: u32) -> Load {
+    let engines = [one.clone(), other.clone()];
+    Load::start(subjects, move |subject| {
+        let charger = engines[subject.len() % engines.len()].clone();
+        async move { charge(&charger, &subject, replicas).await }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_primary_killed_mid_load() -> Result<()> {
+    lose_a_primary(|cluster| cluster.kill_primary(0), Cluster::restart).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cluster_primary_paused_mid_load() -> Result<()> {
+    let pause = |cluster: &mut Cluster| {
+        let port = cluster.primaries()?[0];
+        cluster.pause(port).map(|()| port)
+    };
+    lose_a_primary(pause, Cluster::resume).await
+}
+
+/// With `replicas:1` no acknowledged charge is lost, though the primary that had it is.
+async fn lose_a_primary(
+    lose: impl FnOnce(&mut Cluster) -> Result<u16>,
+    restore: impl FnOnce(&mut Cluster, u16) -> Result<()>,
+) -> Result<()> {
+    let mut cluster = Cluster::start()?;
+    let one = Charger::open(&cluster.url(), |options| options.replicas = 1).await?;
+    let other = one.beside(&cluster.url(), |options| options.replicas = 1).await?;
+    let subjects: Vec<String> = [subjects("bot", 16), subjects("agent", 16)].concat();
+    let load = load(&one.durable(), &other.durable(), &subjects, 1);
+    load.until_answered(300, 5 * REQUEST_MAX).await?;
+    let lost = lose(&mut cluster)?;
+    load.until_unknown(5, 5 * REQUEST_MAX).await?;
+    let began = std::time::Instant::now();
+    for charger in [&one, &other] {
+        for subject in &subjects {
+            until(FAILOVER, &format!("{subject} to be answered"), async || charger.charge(subject).await.is_ok()).await?;
+        }
+    }
+    println!("back after {:?}", began.elapsed());
+    let unknown = load.unknown();
+    load.until_answered(100, 5 * REQUEST_MAX).await?;
+    println!("unknown {} more", load.unknown() - unknown);
+    restore(&mut cluster, lost)?;
+    for subject in &subjects {
+        let is_durable = async || matches!(other.durable().charge(subject).await, Ok(ran) if ran.durability == Durability::Replicas(1));
+        until(FAILOVER, &format!("{subject} to be on a replica again"), is_durable).await?;
+    }
+    println!("restored after {:?}", began.elapsed());
+    let unknown = load.unknown();
+    load.until_answered(100, 5 * REQUEST_MAX).await?;
+    ensure!(load.unknown() == unknown, "{} charges failed after all was well", load.unknown() - unknown);
+    let accounts = load.stop().await?;
+    ensure!(accounts.values().all(|account| account.acknowledged > 0), "{accounts:?}");
+    println!("{accounts:?}");
+    ensure_kept(&one, &accounts).await
+}
+
+/// A cluster that has lost a part answers for the rest, as its own clients would see it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_shard_does_not_stop_the_others() -> Result<()> {
+    let mut cluster = Cluster::start()?;
+    for port in ports(&cluster) {
+        ask::<()>(port, &["CONFIG", "SET", "cluster-require-full-coverage", "no"])?;
+        ask::<()>(port, &["CONFIG", "SET", "cluster-replica-no-failover", "yes"])?;
+    }
+    let charger = Charger::open(&cluster.url(), |_| {}).await?;
+    let alive = cluster.primaries()?;
+    let (mut lost, mut kept) = (Vec::new(), Vec::new());
+    for subject in subjects("bot", 48) {
+        let part = if slot(&charger, alive[1], &subject)? <= 5460 { &mut lost } else { &mut kept };
+        part.push(subject);
+    }
+    ensure!(lost.len() > 4 && kept.len() > 4);
+    let on_lost = load(&charger, &charger, &lost, 0);
+    let on_kept = load(&charger, &charger, &kept, 0);
+    on_lost.until_answered(100, 5 * REQUEST_MAX).await?;
+    let killed = cluster.kill_primary(0)?;
+    let is_failed = |line: &str| line.contains(&format!(":{killed}@")) && line.contains("master,fail ");
+    let noticed = async || ask::<String>(alive[1], &["CLUSTER", "NODES"]).is_ok_and(|nodes| nodes.lines().any(is_failed));
+    until(FAILOVER, "the nodes to notice", noticed).await?;
+    println!("{} {}", on_lost.unknown(), on_kept.unknown());
+    on_lost.until_unknown(200, 5 * REQUEST_MAX).await?;
+    on_kept.until_answered(500, 5 * REQUEST_MAX).await?;
+    charger.engine().ready()?;
+
+    for port in ports(&cluster).into_iter().filter(|port| *port != killed) {
+        ask::<()>(port, &["CONFIG", "SET", "cluster-replica-no-failover", "no"])?;
+    }
+    for subject in &lost {
+        until(2 * FAILOVER, &format!("{subject} to be answered"), async || charger.charge(subject).await.is_ok()).await?;
+    }
+    on_lost.stop().await?;
+    for (subject, account) in on_kept.stop().await? {
+        ensure!(account.unknown == 0, "{subject} lives elsewhere and was not answered: {account:?}");
+    }
+    Ok(())
+}
+
+/// One slot goes from one primary to another, key by key, while it is in use: by the plain way, by the one that
+/// waits for replicas, and with idempotency keys, where a script touches two keys that do not move together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_mid_load() -> Result<()> {
+    let cluster = Cluster::start()?;
+    let charger = Charger::open(&cluster.url(), |options| options.replicas = 1).await?;
+    let primaries = cluster.primaries()?;
+    let moving = slot(&charger, primaries[0], "bot-0")?;
+    let mut all = subjects("bot", 2000).into_iter();
+    let mut in_slot = |count: usize| -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        while found.len() < count {
+            let subject = all.next().context("the slot has enough subjects")?;
+            if slot(&charger, primaries[0], &subject)? == moving {
+                found.push(subject);
+            }
+        }
+        Ok(found)
+    };
+    let (plain, waiting, keyed) = (in_slot(6)?, in_slot(3)?, in_slot(3)?);
+    let plain = load(&charger, &charger, &plain, 0);
+    let waiting = load(&charger.durable(), &charger.durable(), &waiting, 1);
+    let once = charger.clone();
+    let keyed = Load::start(&keyed, move |subject| {
+        let charger = once.clone();
+        async move {
+            let key = hermod_tests::unique("key");
+            // The same key until there is an answer, as a careful caller would: no doubt is left.
+            loop {
+                match charger.charge_once(&subject, Some(&key)).await {
+                    Ok(_) => return Charge::Acknowledged,
+                    Err(fault) => assert!(fault.is_retryable(), "{fault:?}"),
+                }
+            }
+        }
+    });
+    let pass = async |count| -> Result<()> {
+        plain.until_answered(count, 5 * REQUEST_MAX).await?;
+        waiting.until_answered(count / 4, 5 * REQUEST_MAX).await
+    };
+    pass(100).await?;
+    let from = (0..3).find(|shard| moving <= [5460, 10922, 16383][*shard]).context("a shard")?;
+    let (source, target) = (primaries[from], primaries[(from + 1) % 3]);
+    let number = moving.to_string();
+    let (source_id, target_id): (String, String) = (ask(source, &["CLUSTER", "MYID"])?, ask(target, &["CLUSTER", "MYID"])?);
+    ask::<()>(target, &["CLUSTER", "SETSLOT", &number, "IMPORTING", &source_id])?;
+    ask::<()>(source, &["CLUSTER", "SETSLOT", &number, "MIGRATING", &target_id])?;
+    pass(100).await?;
+    // A third of the keys is there, two thirds are here.
+    let keys: Vec<String> = ask(source, &["CLUSTER", "GETKEYSINSLOT", &number, "100000"])?;
+    migrate(source, target, &keys[..keys.len() / 3])?;
+    pass(100).await?;
+    loop {
+        let keys: Vec<String> = ask(source, &["CLUSTER", "GETKEYSINSLOT", &number, "100"])?;
+        if keys.is_empty() {
+            break;
+        }
+        migrate(source, target, &keys)?;
+    }
+    pass(50).await?;
+    for port in [target, source, primaries[(from + 2) % 3]] {
+        ask::<()>(port, &["CLUSTER", "SETSLOT", &number, "NODE", &target_id])?;
+    }
+    pass(100).await?;
+    keyed.until_answered(20, 5 * REQUEST_MAX).await?;
+    for (name, load) in [("plain", plain), ("waiting", waiting), ("keyed", keyed)] {
+        for (subject, account) in load.stop().await? {
+            let used = charger.used(&subject).await?;
+            let answered = account.acknowledged + account.weak;
+            println!("{name} {subject} {used} {account:?}");
+            ensure!(used >= answered && used <= answered + account.unknown, "{name}: {subject} has {used} used of {account:?}");
+        }
+    }
+    Ok(())
+}
+
+fn migrate(source: u16, target: u16, keys: &[String]) -> Result<()> {
+    let port = target.to_string();
+    let command: Vec<&str> =
+        ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    ask(source, &command)
+}

@@ -1,0 +1,50 @@
+//! Everything that is kept on Redis goes away by itself when it means nothing any more.
+
+use anyhow::{Context, Result, ensure};
+use hermod_core::Micros;
+use hermod_core::limit::Meter;
+use hermod_tests::server::Redis;
+
+use super::charger::Charger;
+
+/// A key is kept this much longer than it means something, in milliseconds, and some more for what is rounded.
+const SLACK_MS: std::ops::RangeInclusive<i64> = 990..=1_010;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_without_expiry() -> Result<()> {
+    let redis = Redis::start()?;
+    let charger = Charger::open(&redis.url(), |_| {}).await?;
+    let second = 1_000_000;
+    let meters = [(3, second, 3), (100, 60 * second, 1), (7, 3_600 * second, 50), (1_000_000_000, 86_400 * second, 1_000_000_000)];
+    for (number, (limit, per, burst)) in (0..).zip(meters) {
+        let charger = charger.under(Meter::new(limit, Micros::saturating(per), burst)?)?;
+        for n in 0..50 {
+            // Some are refused, some are replayed, some are conflicts; nothing of that may leave a key behind.
+            let (subject, key) = (format!("bot-{number}-{}", n % 10), format!("key-{}", n % 7));
+            charger.charge(&subject).await?;
+            charger.charge_once(&subject, Some(&key)).await?;
+        }
+    }
+    let keys: Vec<String> = redis.ask(&["KEYS", "*"])?;
+    ensure!(keys.len() > 100, "only {} keys", keys.len());
+    ensure!(keys.iter().all(|key| key.starts_with("hm:")), "{keys:?}");
+    let mut connection = redis.connection()?;
+    let mut seen = 0;
+    for key in keys.iter().filter(|key| *key != hermod_core::key::META) {
+        let mut asked = redis::pipe();
+        asked.atomic().cmd("PTTL").arg(key).cmd("GET").arg(key).cmd("TIME");
+        let (ttl_ms, value, (s, us)): (i64, Option<String>, (i64, i64)) = asked.query(&mut connection)?;
+        // The quick ones may be gone by now.
+        let Some(value) = value else { continue };
+        ensure!(ttl_ms > 0, "{key} = {value} stays for ever ({ttl_ms})");
+        // A counter ends with the time from which it means nothing, a kept answer begins with it.
+        let until = if key.contains(":limit:") { value.split(' ').next_back() } else { value.split(' ').next() };
+        let until: i64 = until.context("a value has words")?.parse()?;
+        let slack = ttl_ms - (until - s * 1_000_000 - us) / 1_000;
+        ensure!(SLACK_MS.contains(&slack), "{key} = {value} is kept for {slack} ms too long");
+        seen += 1;
+    }
+    ensure!(seen > 80, "only {seen} keys were there long enough to be looked at");
+    ensure!(redis.ask::<i64>(&["PTTL", hermod_core::key::META])? == -1, "what the data was created with must stay");
+    Ok(())
+}
