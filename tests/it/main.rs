@@ -6,5 +6,6 @@ mod crash;
 mod differential;
 mod http;
 mod outage;
+mod readme;
 mod servers;
 mod tables;

@@ -23,7 +23,7 @@ mod sentinel;
 mod shared;
 
 pub use cluster::Cluster;
-pub use hermod::{Hermod, HermodOptions};
+pub use hermod::{Hermod, HermodOptions, binary as hermod_binary};
 pub use mariadb::MariaDb;
 pub use port::free_port;
 pub use postgres::Postgres;

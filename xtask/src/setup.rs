@@ -17,6 +17,8 @@ const NEEDS: &[(&str, &str)] = &[
     ("mariadbd", "mariadb-server"),
     ("mariadb-install-db", "mariadb-server"),
     ("mariadb", "mariadb-client"),
+    ("curl", "curl"),
+    ("openssl", "openssl"),
     ("initdb", "postgresql"),
     ("postgres", "postgresql"),
     ("psql", "postgresql"),

@@ -190,7 +190,7 @@ fn after(log: &str, label: &str) -> Option<String> {
 }
 
 /// Tests run from `target/<profile>/deps/`, benchmarks from `target/<profile>/`.
-fn binary() -> Result<PathBuf> {
+pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("HERMOD_BIN") {
         return Ok(PathBuf::from(path));
     }

@@ -1,0 +1,88 @@
+//! What the README shows is what happens.
+
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use hermod_tests::server::Hermod;
+
+const README: &str = include_str!("../../README.md");
+
+/// The code blocks of one language, in order.
+fn blocks(language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    README.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
+}
+
+fn sh(command: &str, env: &[(&str, &str)]) -> Result<Output> {
+    let mut sh = Command::new("sh");
+    sh.arg("-c").arg(command).envs(env.iter().copied());
+    sh.output().with_context(|| command.to_owned())
+}
+
+/// Times differ from run to run, and nothing else does.
+fn without_times(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let is_time = rest.get(..24).is_some_and(|t| {
+            t.ends_with('Z') && t.chars().zip("0000-00-00T00:00:00.000Z".chars()).all(|(c, p)| if p == '0' { c.is_ascii_digit() } else { c == p })
+        });
+        let taken = if is_time { 24 } else { c.len_utf8() };
+        out.push_str(if is_time { "TIME" } else { rest.get(..taken).unwrap_or("") });
+        rest = rest.get(taken..).unwrap_or("");
+    }
+    out
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_minute_is_as_printed() -> Result<()> {
+    let hermod = Hermod::dev::<&str>([])?;
+    let address = hermod.url()?.trim_start_matches("http://").to_owned();
+    let shown = blocks("console").concat();
+    let mut steps = 0;
+    for step in shown.split("$ ").filter(|step| !step.trim().is_empty()) {
+        let (command, expected) = step.split_once('\n').context("a command and what it prints")?;
+        let done = sh(&format!("{} -s", command.replace("localhost:7700", &address)), &[])?;
+        let printed = String::from_utf8(done.stdout)?;
+        ensure!(without_times(printed.trim()) == without_times(expected.trim()), "{command}\nprinted {printed}\nshown   {expected}");
+        steps += 1;
+    }
+    ensure!(steps == 3, "the README shows {steps} commands");
+    Ok(())
+}
+
+/// The client commands of "For real", against a real server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_a_real_server_work() -> Result<()> {
+    let hermod = Hermod::serve::<&str>([])?;
+    let key = hermod.admin_key()?;
+    let binary = hermod_tests::server::hermod_binary()?;
+    let block = blocks("sh").into_iter().find(|block| block.contains("hermod rules create")).context("the client commands")?;
+    let mut commands = 0;
+    for line in block.lines().filter(|line| line.starts_with("hermod ")) {
+        let command = line.replacen("hermod", &binary.to_string_lossy(), 1);
+        // The doctor looks at a configuration, not at a server: it gets a folder and a port of its own.
+        let folder = tempfile::tempdir()?;
+        let data = folder.path().to_string_lossy().into_owned();
+        let env = [("HERMOD_SERVER", hermod.url()?), ("HERMOD_KEY", &key), ("HERMOD_DATA", &data), ("HERMOD_LISTEN", "127.0.0.1:0")];
+        let done = sh(&command, &env)?;
+        ensure!(done.status.success(), "{line}\n{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        commands += 1;
+    }
+    ensure!(commands == 4, "the README shows {commands} commands");
+    Ok(())
+}
+
+/// Every flag the README shows for `serve` exists.
+#[test]
+fn the_flags_of_serve_are_real() -> Result<()> {
+    let binary = hermod_tests::server::hermod_binary()?;
+    let help = Command::new(binary).args(["serve", "--help"]).output()?;
+    let help = String::from_utf8(help.stdout)?;
+    let shown: Vec<&str> = README.lines().filter(|line| line.starts_with("hermod serve")).collect();
+    ensure!(!shown.is_empty());
+    for flag in shown.iter().flat_map(|line| line.split_whitespace()).filter(|word| word.starts_with("--")) {
+        ensure!(help.contains(flag), "hermod serve has no {flag}");
+    }
+    Ok(())
+}
