@@ -67,7 +67,7 @@ where
     for worker in 0..workers {
         set.spawn(work(worker));
     }
-    let mut all = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
+    let mut all = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 2)?;
     while let Some(times) = set.join_next().await {
         all.add(times??)?;
     }
@@ -85,7 +85,7 @@ struct Clock {
 
 impl Clock {
     fn new(span: Duration) -> Result<Clock> {
-        Ok(Clock { ends: Instant::now() + span, times: Histogram::new_with_bounds(1, 60_000_000_000, 3)? })
+        Ok(Clock { ends: Instant::now() + span, times: Histogram::new_with_bounds(1, 60_000_000_000, 2)? })
     }
 
     fn goes_on(&self) -> bool {

@@ -142,7 +142,7 @@ async fn a_server_goes_on_without_its_catalog_and_finds_it_again() -> Result<()>
         told.await??.expect_problem(503, "catalog_unavailable")?;
     }
     served.get("/v1/rules").await?.expect_problem(503, "catalog_unavailable")?;
-    ensure!(began.elapsed() < Duration::from_secs(8), "took {:?}", began.elapsed());
+    ensure!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
 
     postgres.restart()?;
     until(Duration::from_secs(4), "the return to be noticed", async || served.is_ready().await).await?;

@@ -6,6 +6,7 @@ mod input;
 mod keys;
 mod load;
 mod once;
+mod openapi;
 mod pages;
 mod secrets;
 mod service;

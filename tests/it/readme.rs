@@ -25,7 +25,8 @@ fn without_times(text: &str) -> String {
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let is_time = rest.get(..24).is_some_and(|t| {
-            t.ends_with('Z') && t.chars().zip("0000-00-00T00:00:00.000Z".chars()).all(|(c, p)| if p == '0' { c.is_ascii_digit() } else { c == p })
+            t.ends_with('Z')
+                && t.chars().zip("0000-00-00T00:00:00.000Z".chars()).all(|(c, p)| if p == '0' { c.is_ascii_digit() } else { c == p })
         });
         let taken = if is_time { 24 } else { c.len_utf8() };
         out.push_str(if is_time { "TIME" } else { rest.get(..taken).unwrap_or("") });

@@ -67,6 +67,10 @@ impl<'a> Write<'a> {
         }
         let inner: &'a Inner = &catalog.inner;
         let turn = inner.writing.lock().await;
+        // Nobody waits for a database that is known to be away, least of all one after the other; the poller finds it again.
+        if !catalog.is_healthy() {
+            return Err(CatalogError::Unavailable("it did not answer last time".into()));
+        }
         let mut tx = inner.database.begin().await?;
         inner.database.query("UPDATE catalog_version SET version = version + 1").execute(&mut *tx).await?;
         let row = inner.database.query("SELECT version FROM catalog_version").fetch_one(&mut *tx).await?;

@@ -11,12 +11,28 @@ use crate::state::Value;
 
 /// `hm:{space/pp}:limit:<rule>:<subject>`, STRING of four integers: debt, ts, period, until.
 pub fn limit(place: &Place, rule: &RuleId, subject: &Subject) -> String {
-    format!("hm:{{{place}}}:limit:{rule}:{subject}")
+    tagged(place, "limit:", &[rule.as_str(), ":", subject.as_str()])
 }
 
 /// `hm:{space/pp}:once:<key> <home>`, STRING `until fingerprint reply...`. A key holds no space.
 pub fn once(place: &Place, key: &str, home: &str) -> String {
-    format!("hm:{{{place}}}:once:{key} {home}")
+    tagged(place, "once:", &[key, " ", home])
+}
+
+/// A key under the partition's hash tag. By hand, as every operation spells one.
+fn tagged(place: &Place, kind: &str, parts: &[&str]) -> String {
+    let length = parts.iter().map(|part| part.len()).sum::<usize>();
+    let mut key = String::with_capacity(place.space.as_str().len() + kind.len() + length + 16);
+    key.push_str("hm:{");
+    key.push_str(place.space.as_str());
+    key.push('/');
+    key.push_str(&place.partition.to_string());
+    key.push_str("}:");
+    key.push_str(kind);
+    for part in parts {
+        key.push_str(part);
+    }
+    key
 }
 
 /// `hm:meta`, HASH `partitions`, `format`: what this data was created with.

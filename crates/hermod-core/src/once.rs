@@ -90,13 +90,9 @@ pub fn call<O: Operation>(op: &O, once: Option<&Once>, now: Option<Micros>) -> S
     match once {
         Some(once) => {
             call.keys.push(key::once(op.place(), &once.key, op.home()));
-            call.bytes(format!("{:032x}", once.fingerprint).as_bytes());
-            call.arg(KEEP.get());
+            call.bytes(format!("{:032x} {KEEP}", once.fingerprint).as_bytes());
         }
-        None => {
-            call.bytes(b"");
-            call.bytes(b"");
-        }
+        None => call.bytes(b""),
     }
     op.call(&mut call);
     call

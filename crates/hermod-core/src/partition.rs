@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::id::SpaceId;
 
@@ -28,14 +28,26 @@ impl Partitions {
     ///
     /// `home` is the subject (limit, pick), the recipient (queue) or the realm.
     pub fn place(self, space: &SpaceId, home: &str) -> Place {
-        let mut hash = Xxh3::new();
-        hash.update(space.as_str().as_bytes());
         // No name contains a NUL, so ("ab", "c") and ("a", "bc") differ.
-        hash.update(&[0]);
-        hash.update(home.as_bytes());
-        let partition = u16::try_from(hash.digest() % u64::from(self.0)).expect("a remainder of a u16 fits a u16");
+        let hash = hash_of(&[space.as_str().as_bytes(), &[0], home.as_bytes()]);
+        let partition = u16::try_from(hash % u64::from(self.0)).expect("a remainder of a u16 fits a u16");
         Place { space: space.clone(), partition }
     }
+}
+
+/// The hash of the parts, one after the other. Copying them together first is several times as fast
+/// as a streaming hash, whose state is larger than they are.
+fn hash_of(parts: &[&[u8]]) -> u64 {
+    let mut joined = [0; 512];
+    let mut length = 0;
+    for part in parts {
+        match joined.get_mut(length..length + part.len()) {
+            Some(slot) => slot.copy_from_slice(part),
+            None => return xxh3_64(&parts.concat()),
+        }
+        length += part.len();
+    }
+    xxh3_64(joined.get(..length).unwrap_or_default())
 }
 
 /// One partition of one space: what one operation can reach.

@@ -53,6 +53,11 @@ impl State {
         }
     }
 
+    /// Whether the last operation changed something urgent.
+    pub fn has_urgent(&self) -> bool {
+        self.limits.table.has_urgent() || self.onces.table.has_urgent()
+    }
+
     /// Moves the bytes of urgent changes to the end of `out`.
     pub fn take_urgent(&mut self, out: &mut Vec<u8>) {
         self.limits.table.take_urgent(out);

@@ -202,8 +202,9 @@ impl Inner {
         if after != before {
             self.memory_used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         }
-        // A replay waits too: what it repeats may still be on its way to the disk.
-        let ticket = is_durable.then(|| self.committer.submit(|frame| state.take_urgent(frame)));
+        // A replay waits too: what it repeats may still be on its way to the disk. A refusal does not.
+        let must_wait = state.has_urgent() || matches!(outcome, Outcome::Replayed(_));
+        let ticket = (is_durable && must_wait).then(|| self.committer.submit(|frame| state.take_urgent(frame)));
         Ok((outcome, ticket))
     }
 

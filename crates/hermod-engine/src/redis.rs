@@ -1,7 +1,7 @@
 //! The Redis engine: every operation is one script call, one round trip, one slot.
 //!
 //! One runner serves a single node, Sentinel and Cluster. Commands are pipelined over few
-//! connections. The link is watched by a task of its own: it connects when the store appears, and
+//! connections; one that waits for replicas has another for itself meanwhile. The link is watched by a task of its own: it connects when the store appears, and
 //! again when it was lost, so that a server may start before its store does.
 //!
 //! A command whose connection is lost may or may not have run. On a single node it is not sent
@@ -10,6 +10,7 @@
 //! than the limit.
 
 mod address;
+mod connection;
 mod fitness;
 mod link;
 

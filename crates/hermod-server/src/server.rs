@@ -101,13 +101,13 @@ impl Server {
         create_private(&config.data).map_err(|source| ServerError::Data { path: config.data.clone(), source })?;
         let engine = open_engine(&config, &settings, &clock).await?;
         let catalog = open_catalog(&settings).await?;
-        let admin_key = if mode.open { None } else { first_key(&catalog).await? };
-        let metrics = Arc::new(Metrics::new());
-        let app = App::new(engine, catalog, clock, Arc::clone(&metrics), mode.open);
-
         let listen = |source| ServerError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        // Last of all that can fail: it is shown once, so who makes it must be able to show it.
+        let admin_key = if mode.open { None } else { first_key(&catalog).await? };
+        let metrics = Arc::new(Metrics::new());
+        let app = App::new(engine, catalog, clock, Arc::clone(&metrics), mode.open);
         let shell = Shell::new(app.clone(), settings.body_max, settings.request_timeout, config.in_flight_max);
         let (stop, stopped) = watch::channel(false);
         let is_tls = tls.is_some();

@@ -149,7 +149,8 @@ async fn definitions_are_read_back_as_they_were_written() -> Result<()> {
     assert_eq!(site.admin.get("/v1/rules/r-1.x_Y").await?.expect(200)?, expected);
     let least = site.admin.post("/v1/rules", &rule("x", 4, "day")).await?.expect(201)?;
     ensure!(least["id"].as_str().is_some_and(|id| id.starts_with("rl_")), "{least}");
-    let defaults = [("name", json!("default")), ("subject", Value::Null), ("burst", json!(4)), ("per", json!("1day")), ("durable", json!(false))];
+    let defaults =
+        [("name", json!("default")), ("subject", Value::Null), ("burst", json!(4)), ("per", json!("1day")), ("durable", json!(false))];
     for (field, value) in defaults {
         assert_eq!(least[field], value, "{field}");
     }

@@ -165,6 +165,8 @@ fn definitions() -> Vec<Row> {
         rule(r#""name":"a b""#).gives(400, "invalid_field", "name"),
         rule(r#""id":"a/b""#).gives(400, "invalid_field", "id"),
         rule(r#""id":"""#).gives(400, "invalid_field", "id"),
+        rule(r#""id":".""#).gives(400, "invalid_field", "id"),
+        rule(r#""id":"..""#).gives(400, "invalid_field", "id"),
         rule(r#""id":"watched""#).gives(409, "already_exists", None),
         rule(r#""action":"watched""#).gives(409, "duplicate_rule", None),
         rule(r#""speed":1"#).gives(400, "unknown_field", "speed"),

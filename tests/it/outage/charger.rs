@@ -53,10 +53,6 @@ impl Charger {
         &self.engine
     }
 
-    pub(super) fn space(&self) -> &SpaceId {
-        &self.space
-    }
-
     /// The key of a subject's counter.
     pub(super) fn key(&self, subject: &str) -> Result<String> {
         let rule = self.rules.first().context("there is a rule")?;

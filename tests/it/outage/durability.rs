@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use hermod_core::Outcome;
 use hermod_engine::Durability;
 use hermod_tests::server::Redis;
 use serde_json::json;
@@ -56,5 +57,24 @@ async fn many_wait_for_a_lost_replica_no_longer_than_one() -> Result<()> {
         assert_eq!(charged.await??.durability, Durability::Memory);
     }
     ensure!(began.elapsed() < REQUEST_MAX, "{:?}", began.elapsed());
+    Ok(())
+}
+
+/// Whoever repeats a request asks about a charge that another connection made; that one is what must be on the replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_claims_no_more_than_was_reached() -> Result<()> {
+    let primary = Redis::start()?;
+    let mut replica = Redis::options().replica_of(primary.port()).start()?;
+    let one = Charger::open(&primary.url(), |options| options.replicas = 1).await?.durable();
+    let other = one.beside(&primary.url(), |options| options.replicas = 1).await?;
+    assert_eq!(one.charge_once("bot", Some("first")).await?.durability, Durability::Replicas(1));
+    replica.pause()?;
+    assert_eq!(one.charge_once("bot", Some("second")).await?.durability, Durability::Memory);
+    let replayed = other.charge_once("bot", Some("second")).await?;
+    ensure!(matches!(replayed.outcome, Outcome::Replayed(_)), "{replayed:?}");
+    assert_eq!(replayed.durability, Durability::Memory);
+    replica.resume()?;
+    assert_eq!(other.charge_once("bot", Some("second")).await?.durability, Durability::Replicas(1));
+    assert_eq!(one.used("bot").await?, 2);
     Ok(())
 }

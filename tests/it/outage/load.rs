@@ -13,7 +13,7 @@ use super::charger::Charger;
 use super::{REQUEST_MAX, until};
 
 /// Each task asks this often: enough to be in the way of everything, little enough to leave room for others.
-const PACE: Duration = Duration::from_millis(4);
+pub(super) const PACE: Duration = Duration::from_millis(10);
 
 /// What came of the charges for one subject.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +46,8 @@ pub(super) struct Load {
 struct Counted {
     answered: AtomicU64,
     unknown: AtomicU64,
+    /// What each task has done, answered or not.
+    rounds: Vec<AtomicU64>,
 }
 
 impl Load {
@@ -54,13 +56,13 @@ impl Load {
     where
         F: Future<Output = Charge> + Send,
     {
-        let (stop, counted) = (Arc::new(AtomicBool::new(false)), Arc::new(Counted::default()));
-        let task = |subject: &String| {
+        let rounds = subjects.iter().map(|_| AtomicU64::new(0)).collect();
+        let (stop, counted) = (Arc::new(AtomicBool::new(false)), Arc::new(Counted { rounds, ..Counted::default() }));
+        let task = |(number, subject): (usize, &String)| {
             let (stop, counted, charge, subject) = (Arc::clone(&stop), Arc::clone(&counted), charge.clone(), subject.clone());
             tokio::spawn(async move {
                 let mut account = Account::default();
                 while !stop.load(Ordering::SeqCst) {
-                    let began = Instant::now();
                     let (own, all) = match charge(subject.clone()).await {
                         Charge::Acknowledged => (&mut account.acknowledged, &counted.answered),
                         Charge::Weak => (&mut account.weak, &counted.answered),
@@ -68,13 +70,13 @@ impl Load {
                     };
                     *own += 1;
                     all.fetch_add(1, Ordering::SeqCst);
-                    assert!(began.elapsed() < REQUEST_MAX, "{subject} waited {:?} for an answer", began.elapsed());
+                    counted.rounds[number].fetch_add(1, Ordering::SeqCst);
                     tokio::time::sleep(PACE).await;
                 }
                 BTreeMap::from([(subject, account)])
             })
         };
-        Load { tasks: subjects.iter().map(task).collect(), stop, counted }
+        Load { tasks: subjects.iter().enumerate().map(task).collect(), stop, counted }
     }
 
     /// Waits until so many more charges were answered.
@@ -87,6 +89,23 @@ impl Load {
     pub(super) async fn until_unknown(&self, more: u64, within: Duration) -> Result<()> {
         let before = self.unknown();
         until(within, &format!("{more} more charges without an answer"), async || self.unknown() >= before + more).await
+    }
+
+    /// Waits until every task has done so many more.
+    async fn until_rounds(&self, more: u64) -> Result<()> {
+        let rounds = || -> Vec<u64> { self.counted.rounds.iter().map(|done| done.load(Ordering::SeqCst)).collect() };
+        let before = rounds();
+        let are_done = async || rounds().iter().zip(&before).all(|(now, before)| *now >= before + more);
+        until(10 * REQUEST_MAX, &format!("{more} more rounds of every task"), are_done).await
+    }
+
+    /// Fails unless all is well again: once what was under way has ended, every charge is answered.
+    pub(super) async fn ensure_well(&self) -> Result<()> {
+        self.until_rounds(2).await?;
+        let unknown = self.unknown();
+        self.until_rounds(5).await?;
+        ensure!(self.unknown() == unknown, "{} charges were not answered", self.unknown() - unknown);
+        Ok(())
     }
 
     /// How many charges were answered so far.
@@ -115,9 +134,17 @@ impl Load {
     }
 }
 
+/// Panics if an answer takes too long, whatever it be.
+pub(super) async fn timely<T>(answer: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let answer = answer.await;
+    assert!(began.elapsed() < REQUEST_MAX, "an answer took {:?}", began.elapsed());
+    answer
+}
+
 /// Charges once. Panics unless it is answered, or could not be for a reason that passes.
 pub(super) async fn charge(charger: &Charger, subject: &str, replicas: u32) -> Charge {
-    match charger.charge(subject).await {
+    match timely(charger.charge(subject)).await {
         Ok(ran) => match ran.durability {
             Durability::Replicas(reached) if reached >= replicas => Charge::Acknowledged,
             Durability::Memory if replicas == 0 => Charge::Acknowledged,

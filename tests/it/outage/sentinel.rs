@@ -8,7 +8,7 @@ use hermod_tests::server::Sentinel;
 use serde_json::json;
 
 use super::charger::BURST;
-use super::load::{Charge, Load, subjects};
+use super::load::{Charge, Load, subjects, timely};
 use super::served::Served;
 use super::{RECOVERY, REQUEST_MAX, until};
 
@@ -25,7 +25,7 @@ async fn sentinel_failover_is_survived() -> Result<()> {
     let load = Load::start(&subjects("bot", 8), move |subject| {
         let served = Arc::clone(&asked);
         async move {
-            let told = served.check(&subject, "post").await.expect("the server itself is up");
+            let told = timely(served.check(&subject, "post")).await.expect("the server itself is up");
             if told.is_allowed() {
                 let durability = told.json().expect("an answer")["durability"].clone();
                 return if durability == "replicas:1" { Charge::Acknowledged } else { Charge::Weak };
@@ -39,7 +39,7 @@ async fn sentinel_failover_is_survived() -> Result<()> {
     until(RECOVERY, "the loss to be noticed", async || !served.is_ready().await).await?;
     until(FAILOVER, "the failover", async || sentinel.primary().is_ok_and(|port| port != killed)).await?;
     until(2 * RECOVERY, "the server to be ready", async || served.is_ready().await).await?;
-    load.until_answered(8, 5 * REQUEST_MAX).await?;
+    load.ensure_well().await?;
     for (subject, account) in load.stop().await? {
         let used = served.used(&subject, "post", BURST).await?;
         ensure!(account.acknowledged > 0 && used >= account.acknowledged, "{subject} has {used} used of {account:?}");

@@ -54,6 +54,12 @@ impl Served {
         self.post("/v1/limit/check", &json!({"subject": subject, "action": action})).await
     }
 
+    /// The same, at most once for each idempotency key.
+    pub(crate) async fn check_once(&self, subject: &str, action: &str, key: &str) -> Result<Told> {
+        let body = json!({"subject": subject, "action": action});
+        self.send(self.http.post(self.url("/v1/limit/check")).header("Idempotency-Key", key).json(&body)).await
+    }
+
     /// How many of `burst` tokens are used. Asks for more than there can ever be, which is refused and changes nothing.
     pub(crate) async fn used(&self, subject: &str, action: &str, burst: u64) -> Result<u64> {
         let told = self.post("/v1/limit/check", &json!({"subject": subject, "action": action, "cost": burst + 1})).await?;

@@ -1,11 +1,12 @@
 -- limit/check.lua, twin of limit/check.rs
 -- KEYS    hm:{space/pp}:limit:<rule>:<subject>  STRING  debt ts period until   <I8 each, one per rule
--- ARGV    ..., cost, then per rule: limit period burst tick_us   <I8 each (limit/meter.rs says what they mean)
+-- ARGV    ..., cost (limit period burst tick_us)...   one string, <I8 each (limit/meter.rs says what they mean)
 -- REPLY   'allowed' now_us (left reset_us 0)...
 --       | 'denied'  now_us (left reset_us retry_us)...    retry_us is 0 for the rules that admitted
 --       | 'never'   now_us (left reset_us retry_us|'never')...
 local unpack_ints, format = struct.unpack, string.format
-local cost = tonumber(ARGV[4])
+local given = ARGV[3]
+local cost = unpack_ints('<I8', given)
 local count = #KEYS - first_key + 1
 local verdict = 'allowed'
 -- Of one rule all is kept in these; of several, `seen` keeps what the second pass needs.
@@ -13,7 +14,7 @@ local limit, period, burst, tick, debt, time, retry
 local seen = count > 1 and {}
 
 for i = 1, count do
-  limit, period, burst, tick = unpack_ints('<I8I8I8I8', ARGV[i + 4])
+  limit, period, burst, tick = unpack_ints('<I8I8I8I8', given, i * 32 - 23)
   local full = burst * period
   debt, time, retry = 0, (now - now % tick) / tick, '0'
   local stored = call('GET', KEYS[i + first_key - 1])
@@ -63,7 +64,7 @@ for i = 1, count do
   if seen then seen[i] = { limit, period, burst, tick, debt, time, retry } end
 end
 
-local reply = verdict .. format(' %d', now)
+local reply
 for i = 1, count do
   if seen then limit, period, burst, tick, debt, time, retry = unpack(seen[i]) end
   if verdict == 'allowed' then debt = debt + cost * period end
@@ -74,7 +75,12 @@ for i = 1, count do
       struct.pack('<I8I8I8I8', debt, time * tick, period, now + reset))
   end
   local room = burst * period - debt
-  reply = format('%s %d %d %s', reply, (room - room % period) / period, reset, retry)
+  local left = (room - room % period) / period
+  if i == 1 then
+    reply = format('%s %d %d %d %s', verdict, now, left, reset, retry)
+  else
+    reply = format('%s %d %d %s', reply, left, reset, retry)
+  end
 end
 
 if keep and verdict == 'allowed' then keep(reply) end

@@ -93,11 +93,13 @@ impl Operation for Check {
     }
 
     fn call(&self, call: &mut ScriptCall) {
-        call.arg(self.cost);
+        let mut given = Vec::with_capacity(8 + 32 * self.rules.len());
+        given.extend_from_slice(&self.cost.to_le_bytes());
         for rule in self.rules.iter() {
             call.keys.push(key::limit(&self.place, &rule.id, &self.subject));
-            call.bytes(&rule.meter.packed());
+            given.extend_from_slice(&rule.meter.packed());
         }
+        call.bytes(&given);
     }
 
     fn is_durable(&self) -> bool {

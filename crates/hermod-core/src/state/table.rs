@@ -120,6 +120,11 @@ impl<V: Value> Table<V> {
         Ok(())
     }
 
+    /// Whether there are urgent changes.
+    pub fn has_urgent(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
     /// Moves the bytes of urgent changes to the end of `out`.
     pub fn take_urgent(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.urgent);

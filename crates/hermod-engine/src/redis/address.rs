@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ::redis::{ConnectionInfo, IntoConnectionInfo};
+use ::redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::error::OpenError;
 
@@ -21,7 +21,7 @@ pub struct Address {
 pub(super) enum Kind {
     Single(Box<ConnectionInfo>),
     Cluster(Vec<String>),
-    Sentinel { sentinels: Vec<String>, service: String, user: Option<String>, password: Option<String> },
+    Sentinel { sentinels: Vec<String>, service: String, login: RedisConnectionInfo },
 }
 
 impl Address {
@@ -44,14 +44,18 @@ impl Address {
                 if path.is_empty() {
                     return Err(fault("lacks the service's name; use redis-sentinel://host:port,host:port/name".to_owned()));
                 }
-                let (user, password) = credentials.trim_end_matches('@').split_once(':').unwrap_or(("", ""));
-                let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
                 let sentinels = hosts.map(|host| format!("redis://{host}")).collect();
-                Kind::Sentinel { sentinels, service: path.to_owned(), user: given(user), password: given(password) }
+                // Any host will do: this is to read the credentials as all other URLs are read, escapes and all.
+                let login =
+                    format!("redis://{credentials}host").into_connection_info().map_err(|e| fault(format!("is not understood: {e}")))?;
+                Kind::Sentinel { sentinels, service: path.to_owned(), login: login.redis_settings().clone() }
             }
             _ => return Err(fault("has an unknown scheme; use redis, rediss, redis-cluster or redis-sentinel".to_owned())),
         };
         if let Kind::Cluster(nodes) | Kind::Sentinel { sentinels: nodes, .. } = &kind {
+            if nodes.is_empty() {
+                return Err(fault("names no host".to_owned()));
+            }
             for node in nodes {
                 node.as_str().into_connection_info().map_err(|e| fault(format!("is not understood: {e}")))?;
             }
@@ -106,9 +110,23 @@ mod tests {
             let address = Address::parse(good).unwrap();
             assert!(!format!("{address:?} {address}").contains("geheim"), "{address}");
         }
-        for bad in ["", "localhost:6379", "http://h", "redis-sentinel://h:1", "redis-cluster://h:port"] {
+        for bad in
+            ["", "localhost:6379", "http://h", "redis-sentinel://h:1", "redis-sentinel:///s", "redis-cluster://h:port", "redis-cluster://"]
+        {
             let fault = Address::parse(bad).unwrap_err().to_string();
             assert!(fault.starts_with("store: "), "{fault}");
+        }
+    }
+
+    #[test]
+    fn credentials_may_be_escaped_everywhere() {
+        for url in ["redis://ann:a%40b%2Fc@h:1", "redis-cluster://ann:a%40b%2Fc@h:1,i:2", "redis-sentinel://ann:a%40b%2Fc@h:1,i:2/s"] {
+            let login = match Address::parse(url).unwrap().kind {
+                Kind::Single(info) => info.redis_settings().clone(),
+                Kind::Cluster(nodes) => nodes[1].as_str().into_connection_info().unwrap().redis_settings().clone(),
+                Kind::Sentinel { login, .. } => login,
+            };
+            assert_eq!((login.username(), login.password()), (Some("ann"), Some("a@b/c")), "{url}");
         }
     }
 }

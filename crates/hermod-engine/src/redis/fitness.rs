@@ -1,9 +1,9 @@
 //! Is this store fit for use? Checked at start, and again after every reconnection.
 
-use ::redis::{ErrorKind, RedisError, Value, cmd};
+use ::redis::{ErrorKind, RedisError, ServerErrorKind, Value, cmd};
 use hermod_core::{Partitions, key};
 
-use super::link::Connection;
+use super::connection::Connection;
 
 /// The version of what Hermod keeps on Redis.
 const FORMAT: u32 = 1;
@@ -30,6 +30,10 @@ impl From<RedisError> for Unfit {
 }
 
 pub(super) async fn check(connection: &mut Connection, partitions: Partitions) -> Result<(), Unfit> {
+    // It may be promoted at any time, so this is waited for.
+    if !is_primary(connection).await? {
+        return Err(RedisError::from((ErrorKind::Server(ServerErrorKind::ReadOnly), "the store is a replica")).into());
+    }
     for info in connection.send_everywhere(cmd("INFO").arg("server").to_owned()).await? {
         check_version(&text(&info))?;
     }
@@ -46,6 +50,15 @@ pub(super) async fn check(connection: &mut Connection, partitions: Partitions) -
     check_meta(connection, "format", &FORMAT.to_string(), "use the version of hermod that wrote it").await?;
     let count = partitions.count().to_string();
     check_meta(connection, "partitions", &count, "set partitions to that number").await
+}
+
+/// Whether it is a primary that answers, and everywhere.
+pub(super) async fn is_primary(connection: &mut Connection) -> Result<bool, RedisError> {
+    let is_primary = |role: &Value| match role {
+        Value::Array(parts) => matches!(parts.first(), Some(Value::BulkString(word)) if word == b"master"),
+        _ => false,
+    };
+    Ok(connection.send_everywhere(cmd("ROLE")).await?.iter().all(is_primary))
 }
 
 fn check_version(info: &str) -> Result<(), Unfit> {

@@ -4,16 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::redis::aio::{ConnectionLike, MultiplexedConnection};
-use ::redis::cluster::ClusterClientBuilder;
-use ::redis::cluster_async::ClusterConnection;
-use ::redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, Route, RoutingInfo, SingleNodeRoutingInfo, Slot, SlotAddr};
-use ::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use ::redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::address::{Address, Kind};
+use super::connection::Connection;
 use super::fitness::{self, Unfit};
 use super::{Options, not_connected};
 use crate::error::{EngineError, OpenError};
@@ -22,71 +16,10 @@ use crate::error::{EngineError, OpenError};
 const LANES: usize = 2;
 /// How many connections there are to wait for replicas on.
 const DURABLE_LANES: usize = 8;
-/// How long a connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The link is looked at this often when nothing is wrong.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The wait after the first failed try; doubles up to [`WATCH_EVERY`].
 const RETRY_FIRST: Duration = Duration::from_millis(20);
-
-/// A connection to one node, or to all nodes of a cluster. Cheap to clone; clones are pipelined.
-#[derive(Clone)]
-pub(super) enum Connection {
-    Single(MultiplexedConnection),
-    Cluster(ClusterConnection),
-}
-
-impl Connection {
-    pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
-        match self {
-            Connection::Single(connection) => connection.req_packed_command(command).await?.extract_error(),
-            Connection::Cluster(connection) => connection.req_packed_command(command).await?.extract_error(),
-        }
-    }
-
-    /// Sends commands back to back to the node of `key`.
-    pub(super) async fn send_all(&mut self, pipeline: Pipeline, key: &str) -> Result<Vec<Value>, RedisError> {
-        let count = pipeline.len();
-        match self {
-            Connection::Single(connection) => connection.req_packed_commands(&pipeline, 0, count).await,
-            Connection::Cluster(connection) => {
-                let route = SingleNodeRoutingInfo::SpecificNode(Route::with_slot(Slot::for_key(key), SlotAddr::Master));
-                connection.route_pipeline(pipeline, 0, count, route).await
-            }
-        }
-    }
-
-    /// Sends a command to every primary; one answer each.
-    pub(super) async fn send_everywhere(&mut self, command: Cmd) -> Result<Vec<Value>, RedisError> {
-        match self {
-            Connection::Single(_) => Ok(vec![self.send(&command).await?]),
-            Connection::Cluster(connection) => {
-                let everywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-                match connection.route_command(command, everywhere).await?.extract_error()? {
-                    Value::Map(answers) => Ok(answers.into_iter().map(|(_, answer)| answer).collect()),
-                    other => Ok(vec![other]),
-                }
-            }
-        }
-    }
-
-    /// Whether it is a cluster of which some primary answers.
-    async fn is_partly_alive(&mut self) -> bool {
-        let Connection::Cluster(connection) = self else { return false };
-        let anywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, Some(ResponsePolicy::OneSucceeded)));
-        connection.route_command(cmd("PING"), anywhere).await.is_ok_and(|answer| answer.extract_error().is_ok())
-    }
-
-    /// All keys that match a glob, on all primaries.
-    pub(super) async fn keys(&mut self, glob: &str) -> Result<Vec<String>, RedisError> {
-        let answers = self.send_everywhere(cmd("KEYS").arg(glob).to_owned()).await?;
-        let mut keys = Vec::new();
-        for answer in answers {
-            keys.extend(::redis::from_redis_value::<Vec<String>>(answer)?);
-        }
-        Ok(keys)
-    }
-}
 
 /// The connections of one successful try.
 pub(super) struct Lanes {
@@ -229,37 +162,32 @@ async fn keep(options: Options, status: watch::Sender<Status>, doubted: Arc<Noti
 
 /// Whether every lane answers, and still from a primary.
 async fn is_alive(lanes: &Lanes, options: &Options) -> bool {
+    let is_alive = async |mut connection: Connection| {
+        let answer = tokio::time::timeout(options.timeout, fitness::is_primary(&mut connection)).await;
+        matches!(answer, Ok(Ok(true)))
+    };
     for connection in &lanes.lanes {
-        if !is_primary(connection.clone(), options).await {
+        if !is_alive(connection.clone()).await {
             return false;
         }
     }
     for lane in &lanes.durable {
         let connection = lane.lock().await.clone();
-        if !is_primary(connection, options).await {
+        if !is_alive(connection).await {
             return false;
         }
     }
     true
 }
 
-async fn is_primary(mut connection: Connection, options: &Options) -> bool {
-    let is_primary = |role: &Value| match role {
-        Value::Array(parts) => matches!(parts.first(), Some(Value::BulkString(word)) if word == b"master"),
-        _ => false,
-    };
-    let answer = tokio::time::timeout(options.timeout, connection.send_everywhere(cmd("ROLE"))).await;
-    matches!(answer, Ok(Ok(roles)) if roles.iter().all(is_primary))
-}
-
 async fn connect(options: &Options) -> Result<Lanes, Unfit> {
-    let mut first = connect_one(&options.address, options.timeout).await?;
+    let mut first = Connection::open(&options.address, options.timeout).await?;
     fitness::check(&mut first, options.partitions).await?;
     let durable = if options.replicas > 0 { DURABLE_LANES } else { 0 };
     let mut others = JoinSet::new();
     for _ in 1..LANES + durable {
         let (address, timeout) = (options.address.clone(), options.timeout);
-        others.spawn(async move { connect_one(&address, timeout).await });
+        others.spawn(async move { Connection::open(&address, timeout).await });
     }
     let mut lanes = vec![first];
     while let Some(joined) = others.join_next().await {
@@ -269,39 +197,15 @@ async fn connect(options: &Options) -> Result<Lanes, Unfit> {
     Ok(Lanes { lanes, durable, turn: AtomicUsize::new(0) })
 }
 
-async fn connect_one(address: &Address, timeout: Duration) -> Result<Connection, RedisError> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(Some(timeout));
-    let connect = async {
-        match &address.kind {
-            Kind::Single(info) => {
-                let client = Client::open(info.as_ref().clone())?;
-                client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::Single)
-            }
-            Kind::Sentinel { sentinels, service, user, password } => {
-                let mut login = RedisConnectionInfo::default();
-                if let Some(user) = user {
-                    login = login.set_username(user);
-                }
-                if let Some(password) = password {
-                    login = login.set_password(password);
-                }
-                let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(login);
-                let mut client = SentinelClient::build(sentinels.clone(), service.clone(), Some(node), SentinelServerType::Master)?;
-                client.get_async_connection_with_config(&config).await.map(Connection::Single)
-            }
-            Kind::Cluster(nodes) => {
-                // Few and short retries: a caller is waiting, and is told when it takes too long.
-                let client = ClusterClientBuilder::new(nodes.clone())
-                    .connection_timeout(CONNECT_TIMEOUT)
-                    .response_timeout(timeout)
-                    .overall_response_timeout(Some(timeout))
-                    .retries(8)
-                    .min_retry_wait(20)
-                    .max_retry_wait(200)
-                    .build()?;
-                client.get_async_connection().await.map(Connection::Cluster)
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keys_slot_is_that_of_its_tag() {
+        // The first is the check value of the CRC itself.
+        for (key, expected) in [("123456789", 12_739), ("hm:meta", 4_985), ("hm:{123456789}:limit:r:{bot}", 12_739)] {
+            assert_eq!(slot(key), expected, "{key}");
         }
-    };
-    tokio::time::timeout(CONNECT_TIMEOUT * 2, connect).await.unwrap_or_else(|_| Err(not_connected()))
+    }
 }

@@ -34,6 +34,8 @@ impl RuleDraft {
     /// Checks every field, and that the numbers fit together.
     pub fn check(self) -> Result<Rule, Invalid> {
         let id = match self.id {
+            // Clients take these out of a URL, however they are spelled.
+            Some(id) if matches!(id.as_str(), "." | "..") => return Err(Invalid::new("id", "must not be . or .., which no path can hold")),
             Some(id) => RuleId::new(id)?,
             None => RuleId::new(format!("rl_{}", uuid::Uuid::now_v7().simple()))?,
         };

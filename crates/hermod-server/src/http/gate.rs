@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 
 use super::Shell;
-use super::linger::Lingering;
+use super::linger::lingering;
 use crate::code::{Code, Problem};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -68,7 +68,7 @@ impl Drop for Place<'_> {
 pub(crate) async fn pass(State(shell): State<Arc<Shell>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = shell.gate.request_id(&request);
-    let request = request.map(Lingering::new);
+    let request = request.map(lingering);
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("", MatchedPath::as_str);
     // Whoever asks whether the server lives must not be told that it is busy.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use hermod_engine::Durability;
 use serde::{Deserialize, Serialize, Serializer};
@@ -115,13 +115,8 @@ impl<'a> CheckDocument<'a> {
     responses((status = 200, description = "Allowed or refused; a refusal is an answer.", body = CheckDocument<'_>),
         (status = "4XX", description = "The request is not acceptable; nothing was changed.", body = Document<'_>, content_type = "application/problem+json"),
         (status = "5XX", description = "No answer could be given.", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn check(
-    State(shell): State<Arc<Shell>>,
-    caller: Caller,
-    headers: HeaderMap,
-    sent: Sent<CheckBody>,
-) -> Result<Response, Problem> {
-    let once = sent.once(&headers, "limit/check")?;
+pub(crate) async fn check(State(shell): State<Arc<Shell>>, caller: Caller, sent: Sent<CheckBody>) -> Result<Response, Problem> {
+    let once = sent.once("limit/check")?;
     let body = &sent.value;
     let ask = CheckAsk::new(&body.subject, &body.action, body.cost)?;
     let checked = shell.app.check(&caller, ask, once.as_ref()).await?;

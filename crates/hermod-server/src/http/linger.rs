@@ -14,23 +14,24 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::runtime::Handle;
 
+/// A body that is no longer than this arrives whole, whether it is read or not.
+const SHORT: u64 = 16 << 10;
 /// So much is thrown away at most.
 const BYTES_MAX: usize = 64 << 20;
 /// For so long at most.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A body that is read to its end, if not by whom it is for.
-#[derive(Debug)]
-pub(super) struct Lingering {
-    /// None when it has come to its end.
-    rest: Option<Body>,
+/// The same body, read to its end if not by whom it is for.
+pub(super) fn lingering(body: Body) -> Body {
+    // A short one fits into the sockets' buffers: it can be left unread, and need not be wrapped.
+    let is_short = body.size_hint().upper().is_some_and(|length| length <= SHORT);
+    if is_short { body } else { Body::new(Lingering { rest: Some(body) }) }
 }
 
-impl Lingering {
-    /// Of a body that is empty from the start nothing is left to be read.
-    pub(super) fn new(body: Body) -> Body {
-        if body.is_end_stream() { body } else { Body::new(Lingering { rest: Some(body) }) }
-    }
+#[derive(Debug)]
+struct Lingering {
+    /// None when it has come to its end.
+    rest: Option<Body>,
 }
 
 impl HttpBody for Lingering {

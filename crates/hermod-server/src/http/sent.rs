@@ -6,7 +6,7 @@ use axum::body::to_bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hermod_catalog::CatalogOnce;
@@ -17,6 +17,8 @@ use serde::de::DeserializeOwned;
 use super::Shell;
 use crate::app::Caller;
 use crate::code::{Code, Problem};
+
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl FromRequestParts<Arc<Shell>> for Caller {
     type Rejection = Problem;
@@ -52,11 +54,12 @@ pub(super) fn bad_query(rejection: &QueryRejection, known: &str) -> Problem {
     }
 }
 
-/// A JSON body, and the bytes it came as.
+/// A JSON body, the bytes it came as, and the idempotency key it came with.
 #[derive(Debug)]
 pub(super) struct Sent<T> {
     pub(super) value: T,
     raw: Bytes,
+    key: Option<HeaderValue>,
 }
 
 impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
@@ -68,6 +71,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
         if stated.is_some_and(|length| length > shell.body_max) {
             return Err(too_large());
         }
+        let key = request.headers().get(&IDEMPOTENCY_KEY).cloned();
         let raw = to_bytes(request.into_body(), shell.body_max).await.map_err(|fault| {
             let mut cause: Option<&dyn std::error::Error> = Some(&fault);
             while let Some(error) = cause {
@@ -79,38 +83,37 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
             Problem::new(Code::InvalidJson, "The body broke off before its end.")
         })?;
         let value = parse(&raw)?;
-        Ok(Sent { value, raw })
+        Ok(Sent { value, raw, key })
     }
 }
 
 impl<T> Sent<T> {
     /// The idempotency key of an engine operation, bound to this body.
-    pub(super) fn once(&self, headers: &HeaderMap, operation: &str) -> Result<Option<Once>, Problem> {
-        let Some(key) = idempotency_key(headers)? else { return Ok(None) };
-        let bound = [operation.as_bytes(), b"\n", &self.raw].concat();
-        Ok(Some(Once::new(key, &bound)?))
+    pub(super) fn once(&self, operation: &str) -> Result<Option<Once>, Problem> {
+        once(self.key.as_ref(), operation, &self.raw)
     }
 
     /// The idempotency key of a catalog write, bound to this body.
-    pub(super) fn catalog_once(&self, headers: &HeaderMap, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
-        catalog_once(headers, operation, &self.raw)
+    pub(super) fn catalog_once(&self, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
+        Ok(self.once(operation)?.map(|once| catalog(&once)))
     }
 }
 
-/// The idempotency key of a catalog write.
-pub(super) fn catalog_once(headers: &HeaderMap, operation: &str, body: &[u8]) -> Result<Option<CatalogOnce>, Problem> {
-    let Some(key) = idempotency_key(headers)? else { return Ok(None) };
-    let bound = [operation.as_bytes(), b"\n", body].concat();
-    let once = Once::new(key, &bound)?;
-    Ok(Some(CatalogOnce { key: once.key().to_owned(), fingerprint: once.fingerprint() }))
+/// The idempotency key of a catalog write without a body.
+pub(super) fn catalog_once(headers: &HeaderMap, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
+    Ok(once(headers.get(&IDEMPOTENCY_KEY), operation, b"")?.map(|once| catalog(&once)))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let text = value
+fn catalog(once: &Once) -> CatalogOnce {
+    CatalogOnce { key: once.key().to_owned(), fingerprint: once.fingerprint() }
+}
+
+fn once(key: Option<&HeaderValue>, operation: &str, body: &[u8]) -> Result<Option<Once>, Problem> {
+    let Some(key) = key else { return Ok(None) };
+    let text = key
         .to_str()
         .map_err(|_| Problem::new(Code::InvalidField, "Idempotency-Key must be printable ASCII.").in_field("Idempotency-Key"))?;
-    Ok(Some(text))
+    Ok(Some(Once::new(text, &[operation.as_bytes(), b"\n", body].concat())?))
 }
 
 /// Reads a body. Only one that does not parse pays for finding out where.

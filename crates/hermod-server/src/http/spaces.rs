@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use hermod_catalog::Space;
 use serde::{Deserialize, Serialize};
@@ -58,13 +58,8 @@ pub(crate) async fn list(State(shell): State<Arc<Shell>>, caller: Caller) -> Res
 #[utoipa::path(post, path = "/v1/spaces", tag = "admin", request_body = SpaceBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 201, body = SpaceDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn create(
-    State(shell): State<Arc<Shell>>,
-    caller: Caller,
-    headers: HeaderMap,
-    sent: Sent<SpaceBody>,
-) -> Result<Response, Problem> {
-    let once = sent.catalog_once(&headers, "spaces/create")?;
+pub(crate) async fn create(State(shell): State<Arc<Shell>>, caller: Caller, sent: Sent<SpaceBody>) -> Result<Response, Problem> {
+    let once = sent.catalog_once("spaces/create")?;
     let saved = shell.app.create_space(&caller, &sent.value.space, once.as_ref()).await?;
     Ok(answer(StatusCode::CREATED, &SpaceDocument::new(&saved.value)))
 }

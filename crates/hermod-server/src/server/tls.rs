@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
@@ -21,11 +21,14 @@ pub(super) fn acceptor(config: &Config) -> Result<Option<TlsAcceptor>, ServerErr
     if chain.is_empty() {
         return Err(fault("tls_cert", cert, "it holds no certificate".to_owned()));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|e| fault("tls_key", key, e.to_string()))?;
-    let mut server = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .map_err(|e| fault("tls_cert", cert, e.to_string()))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|e| match e {
+        pem::Error::NoItemsFound => fault("tls_key", key, "it holds no private key".to_owned()),
+        other => fault("tls_key", key, other.to_string()),
+    })?;
+    let mut server = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, private).map_err(|e| match e {
+        rustls::Error::InconsistentKeys(_) => fault("tls_key", key, "it does not belong to the certificate".to_owned()),
+        other => fault("tls_cert", cert, other.to_string()),
+    })?;
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Some(TlsAcceptor::from(Arc::new(server))))
 }

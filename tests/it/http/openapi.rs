@@ -1,0 +1,157 @@
+//! The OpenAPI document says what there is, and what it answers.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::site::{Ask, Site, rule};
+
+/// All routes there are, but for the pages for people.
+const ROUTES: [&str; 16] = [
+    "DELETE /v1/keys/{id}",
+    "DELETE /v1/rules/{id}",
+    "GET /healthz",
+    "GET /metrics",
+    "GET /readyz",
+    "GET /v1/clock",
+    "GET /v1/keys",
+    "GET /v1/rules",
+    "GET /v1/rules/{id}",
+    "GET /v1/spaces",
+    "POST /v1/clock",
+    "POST /v1/keys",
+    "POST /v1/limit/check",
+    "POST /v1/rules",
+    "POST /v1/spaces",
+    "PUT /v1/rules/{id}",
+];
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+async fn document(site: &Site) -> Result<Value> {
+    site.admin.with_key(None).get("/openapi.json").await?.expect(200)
+}
+
+/// `GET /v1/rules` and so on, as the document has them.
+fn documented(document: &Value) -> Result<BTreeSet<String>> {
+    let mut routes = BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().context("paths")? {
+        for method in operations.as_object().context("operations")?.keys() {
+            routes.insert(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    Ok(routes)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_document_lists_the_routes_that_exist_and_no_others() -> Result<()> {
+    let site = Site::start().await?;
+    let document = document(&site).await?;
+    ensure!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1.")), "{}", document["openapi"]);
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let routes = documented(&document)?;
+    assert_eq!(routes, ROUTES.map(str::to_owned).into_iter().collect());
+    let paths: BTreeSet<&str> = routes.iter().filter_map(|route| route.split_once(' ')).map(|(_, path)| path).collect();
+    for path in paths {
+        for method in METHODS {
+            let reply = site.admin.send(&Ask::new(method, path.replace("{id}", "none"), "")).await?;
+            let text = reply.text();
+            let is_there = reply.status != 405 && !text.contains("There is nothing at this path");
+            assert_eq!(is_there, routes.contains(&format!("{method} {path}")), "{method} {path}: {} {text}", reply.status);
+        }
+    }
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_write_that_takes_an_idempotency_key_is_documented_to() -> Result<()> {
+    let site = Site::start().await?;
+    let document = document(&site).await?;
+    for route in documented(&document)?.iter().filter(|route| !route.starts_with("GET") && *route != "POST /v1/clock") {
+        let (method, path) = route.split_once(' ').context("a route")?;
+        let parameters = document["paths"][path][method.to_lowercase()]["parameters"].as_array().cloned().unwrap_or_default();
+        let header = parameters.iter().find(|parameter| parameter["name"] == "Idempotency-Key").with_context(|| route.clone())?;
+        assert_eq!((&header["in"], &header["required"]), (&json!("header"), &json!(false)), "{route}");
+    }
+    site.server.shutdown().await;
+    Ok(())
+}
+
+/// Whether `value` is what `schema` says, as far as this document says it.
+fn fits(document: &Value, schema: &Value, value: &Value, place: &str) -> Result<()> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = document.pointer(reference.trim_start_matches('#')).with_context(|| format!("{reference} leads nowhere"))?;
+        return fits(document, target, value, place);
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        ensure!(choices.iter().any(|choice| fits(document, choice, value, place).is_ok()), "{place}: {value} is none of {schema}");
+        return Ok(());
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let kinds = &schema["type"];
+    ensure!(kinds == kind || kinds.as_array().is_some_and(|kinds| kinds.contains(&json!(kind))), "{place} is {kind} and not {kinds}");
+    if let Value::Array(items) = value {
+        items.iter().try_for_each(|item| fits(document, &schema["items"], item, &format!("{place}[]")))?;
+    }
+    if let Value::Object(fields) = value {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            ensure!(fields.contains_key(name), "{place} lacks {name}");
+        }
+        for (name, field) in fields {
+            let Some(schema) = schema["properties"].get(name) else { bail!("{place}.{name} is not documented") };
+            fits(document, schema, field, &format!("{place}.{name}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_what_the_document_says_they_are() -> Result<()> {
+    let site = Site::start().await?;
+    let document = document(&site).await?;
+    site.admin.put("/v1/rules/used", &rule("used", 1, "7s")).await?.expect(201)?;
+    let check = |action: &str, cost: u64| Ask::json("POST", "/v1/limit/check", &json!({"subject": "s", "action": action, "cost": cost}));
+    let own = json!({"action": "own", "subject": "s", "limit": 1, "per": "1s", "durable": true, "burst": 2});
+    for (ask, path, status) in [
+        (check("free", 1), "/v1/limit/check", "200"),
+        (check("used", 1), "/v1/limit/check", "200"),
+        (check("used", 1), "/v1/limit/check", "200"),
+        (check("used", 2), "/v1/limit/check", "200"),
+        (check("", 1), "/v1/limit/check", "4XX"),
+        (Ask::json("POST", "/v1/rules", &own), "/v1/rules", "201"),
+        (Ask::json("POST", "/v1/rules", &own), "/v1/rules", "4XX"),
+        (Ask::json("PUT", "/v1/rules/put", &rule("put", 1, "1s")), "/v1/rules/{id}", "201"),
+        (Ask::json("PUT", "/v1/rules/put", &rule("put", 2, "1s")), "/v1/rules/{id}", "200"),
+        (Ask::new("GET", "/v1/rules/put", ""), "/v1/rules/{id}", "200"),
+        (Ask::new("GET", "/v1/rules/none", ""), "/v1/rules/{id}", "4XX"),
+        (Ask::new("GET", "/v1/rules?limit=1", ""), "/v1/rules", "200"),
+        (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["admin"]})).once("k"), "/v1/keys", "201"),
+        (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["admin"]})).once("k"), "/v1/keys", "201"),
+        (Ask::new("GET", "/v1/keys", ""), "/v1/keys", "200"),
+        (Ask::json("POST", "/v1/spaces", &json!({"space": "s"})), "/v1/spaces", "201"),
+        (Ask::new("GET", "/v1/spaces", ""), "/v1/spaces", "200"),
+        (Ask::new("GET", "/v1/clock", ""), "/v1/clock", "200"),
+        (Ask::json("POST", "/v1/clock", &json!({"advance": "1s"})), "/v1/clock", "200"),
+        (Ask::new("GET", "/healthz", ""), "/healthz", "200"),
+        (Ask::new("GET", "/readyz", ""), "/readyz", "200"),
+    ] {
+        let reply = site.admin.send(&ask).await?;
+        let place = format!("{} {path} {status}", ask.method);
+        ensure!(status == "4XX" && reply.status / 100 == 4 || status == reply.status.to_string(), "{place}: {}", reply.text());
+        let content = &document["paths"][path][ask.method.to_lowercase()]["responses"][status]["content"];
+        let schema = &content[reply.header("content-type")]["schema"];
+        ensure!(!schema.is_null(), "{place}: {} is not documented", reply.header("content-type"));
+        fits(&document, schema, &serde_json::from_slice(&reply.body)?, &place)?;
+    }
+    site.server.shutdown().await;
+    Ok(())
+}
