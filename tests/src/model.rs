@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hermod_core::limit::{Checked, Retry, Rule, Ruled, Verdict};
+use hermod_core::limit::{Checked, Retry, Rule, Ruled, Told, Verdict};
 use hermod_core::{Micros, Outcome};
 
 /// Used tokens as `parts / of`, when that was true, and until when it means anything.
@@ -87,7 +87,14 @@ impl Model {
         let checked = self.decide(asked);
         if let (Some((key, body)), Verdict::Allowed) = (asked.once, checked.verdict) {
             let until = asked.now.get() + 72 * 3_600_000_000;
-            self.kept.insert((asked.subject.to_owned(), key.to_owned()), (body.to_owned(), checked.clone(), until));
+            let tell = |rule: &Rule| Told {
+                id: rule.id.clone(),
+                name: rule.name.clone(),
+                limit: rule.limit,
+                burst: rule.burst.unwrap_or(rule.limit),
+            };
+            let kept = Checked { told: Some(asked.rules.iter().map(tell).collect()), ..checked.clone() };
+            self.kept.insert((asked.subject.to_owned(), key.to_owned()), (body.to_owned(), kept, until));
         }
         Outcome::Done(checked)
     }
@@ -130,7 +137,7 @@ impl Model {
             let reset = if parts == 0 { Micros::ZERO } else { micros((time + parts.div_ceil(n.limit)) * n.tick - now) };
             rules.push(Ruled { left, reset, retry });
         }
-        Checked { verdict, now: asked.now, rules }
+        Checked { verdict, now: asked.now, rules, told: None }
     }
 }
 

@@ -67,9 +67,11 @@ pub struct Saved<T> {
 
 /// The idempotency key of a write, and the fingerprint of the request it came with.
 ///
-/// A key belongs to its space; for creating spaces, to the whole catalog. Answers are kept for 72 hours.
+/// Answers are kept for 72 hours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogOnce {
+    /// The space of the caller, to which the key belongs, whatever space the write is about.
+    pub space: SpaceId,
     /// The caller's key: 1 to 128 printable ASCII characters.
     pub key: String,
     /// Of everything that must be the same next time, the kind of request included.

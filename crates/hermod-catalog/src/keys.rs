@@ -51,7 +51,7 @@ impl Catalog {
             return Err(Invalid::new("scopes", "must name at least one").into());
         }
         within(CALL_TIMEOUT, async {
-            let mut write = match Write::begin(self, space.as_str(), once).await? {
+            let mut write = match Write::begin(self, once).await? {
                 Begun::New(write) => write,
                 Begun::Replayed(answer) => return replayed(answer).ok_or_else(|| conflict(once)),
             };
@@ -72,7 +72,7 @@ impl Catalog {
     /// Deletes a key, which is refused from then on. False if there was none.
     pub async fn delete_key(&self, space: &SpaceId, id: &str, once: Option<&CatalogOnce>) -> Result<bool, CatalogError> {
         within(CALL_TIMEOUT, async {
-            let mut write = match Write::begin(self, space.as_str(), once).await? {
+            let mut write = match Write::begin(self, once).await? {
                 Begun::New(write) => write,
                 Begun::Replayed(Answer::KeyDeleted) => return Ok(true),
                 Begun::Replayed(_) => return Err(conflict(once)),

@@ -61,7 +61,7 @@ impl Catalog {
     /// Deletes a rule. False if there was none.
     pub async fn delete_rule(&self, space: &SpaceId, id: &RuleId, once: Option<&CatalogOnce>) -> Result<bool, CatalogError> {
         within(CALL_TIMEOUT, async {
-            let mut write = match Write::begin(self, space.as_str(), once).await? {
+            let mut write = match Write::begin(self, once).await? {
                 Begun::New(write) => write,
                 Begun::Replayed(Answer::RuleDeleted) => return Ok(true),
                 Begun::Replayed(_) => return Err(conflict(once)),
@@ -85,7 +85,7 @@ impl Catalog {
         mode: Mode,
     ) -> Result<Saved<Rule>, CatalogError> {
         rule.meter()?;
-        let mut write = match Write::begin(self, space.as_str(), once).await? {
+        let mut write = match Write::begin(self, once).await? {
             Begun::New(write) => write,
             Begun::Replayed(Answer::Rule { rule, created }) => return Ok(Saved { value: *rule, created, replayed: true }),
             Begun::Replayed(_) => return Err(conflict(once)),

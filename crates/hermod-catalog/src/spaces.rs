@@ -10,9 +10,6 @@ use crate::error::CatalogError;
 use crate::refresh::space_of;
 use crate::write::{Answer, Begun, Write, conflict};
 
-/// Keys for creating spaces belong to no space, or the same key could make two.
-const ABOVE_ALL_SPACES: &str = "";
-
 impl Catalog {
     /// All spaces, by id.
     pub async fn spaces(&self) -> Result<Vec<Space>, CatalogError> {
@@ -27,7 +24,7 @@ impl Catalog {
     /// Makes a space. An error if it exists.
     pub async fn create_space(&self, space: &SpaceId, once: Option<&CatalogOnce>) -> Result<Saved<Space>, CatalogError> {
         within(CALL_TIMEOUT, async {
-            let mut write = match Write::begin(self, ABOVE_ALL_SPACES, once).await? {
+            let mut write = match Write::begin(self, once).await? {
                 Begun::New(write) => write,
                 Begun::Replayed(Answer::Space { id, created_at_us }) => {
                     let value = Space { id, created_at: Micros::saturating(created_at_us) };

@@ -55,13 +55,12 @@ pub(crate) struct Write<'a> {
     tx: Transaction<'static, Any>,
     version: u64,
     now: Micros,
-    /// The space that the idempotency key belongs to, and the key.
-    once: Option<(&'a str, &'a CatalogOnce)>,
+    once: Option<&'a CatalogOnce>,
 }
 
 impl<'a> Write<'a> {
-    /// `once_space` is the space that the idempotency key belongs to.
-    pub(crate) async fn begin(catalog: &'a Catalog, once_space: &'a str, once: Option<&'a CatalogOnce>) -> Result<Begun<'a>, CatalogError> {
+    /// Takes a number, unless the answer is known.
+    pub(crate) async fn begin(catalog: &'a Catalog, once: Option<&'a CatalogOnce>) -> Result<Begun<'a>, CatalogError> {
         if let Some(once) = once {
             once.check()?;
         }
@@ -75,7 +74,6 @@ impl<'a> Write<'a> {
         inner.database.query("UPDATE catalog_version SET version = version + 1").execute(&mut *tx).await?;
         let row = inner.database.query("SELECT version FROM catalog_version").fetch_one(&mut *tx).await?;
         let version = int(&row, "version")?;
-        let once = once.map(|once| (once_space, once));
         let mut write = Write { inner, turn, tx, version, now: clock::now(), once };
         match write.kept().await? {
             Some(answer) => {
@@ -136,9 +134,9 @@ impl<'a> Write<'a> {
 
     /// What was answered under this idempotency key.
     async fn kept(&mut self) -> Result<Option<Answer>, CatalogError> {
-        let Some((space, once)) = self.once else { return Ok(None) };
+        let Some(once) = self.once else { return Ok(None) };
         let statement = "SELECT fingerprint, answer FROM idempotency WHERE space = ? AND once_key = ? AND kept_until > ?";
-        let query = self.query(statement).bind(space).bind(&once.key).bind(sql_int(self.now.get()));
+        let query = self.query(statement).bind(once.space.as_str()).bind(&once.key).bind(sql_int(self.now.get()));
         let Some(row) = query.fetch_optional(&mut *self.tx).await? else { return Ok(None) };
         if text(&row, "fingerprint")? != hex(once.fingerprint) {
             return Err(once.conflict());
@@ -148,18 +146,18 @@ impl<'a> Write<'a> {
     }
 
     async fn keep(&mut self, answer: &Answer) -> Result<(), CatalogError> {
-        let Some((space, once)) = self.once else { return Ok(()) };
+        let Some(once) = self.once else { return Ok(()) };
         let now = sql_int(self.now.get());
         // A bounded sweep. The key's own record, if it is old, must go too, or it would be in the way.
         let sweep = "DELETE FROM idempotency WHERE (space, once_key) IN (SELECT space, once_key FROM \
                      (SELECT space, once_key FROM idempotency WHERE kept_until <= ? ORDER BY kept_until LIMIT 100) AS old)";
         let sweep = self.query(sweep).bind(now);
         self.execute(sweep).await?;
-        let own = self.query("DELETE FROM idempotency WHERE space = ? AND once_key = ?").bind(space).bind(&once.key);
+        let own = self.query("DELETE FROM idempotency WHERE space = ? AND once_key = ?").bind(once.space.as_str()).bind(&once.key);
         own.execute(&mut *self.tx).await?;
         let answer = serde_json::to_string(answer).map_err(|fault| CatalogError::Refused(fault.into()))?;
         let statement = "INSERT INTO idempotency (space, once_key, fingerprint, answer, kept_until) VALUES (?, ?, ?, ?, ?)";
-        let query = self.query(statement).bind(space).bind(&once.key).bind(hex(once.fingerprint));
+        let query = self.query(statement).bind(once.space.as_str()).bind(&once.key).bind(hex(once.fingerprint));
         query.bind(answer).bind(sql_int(self.now.plus(once::KEEP).get())).execute(&mut *self.tx).await?;
         Ok(())
     }
@@ -193,7 +191,7 @@ mod tests {
         };
         let make = async |key: &str, fingerprint: u128| {
             let space = SpaceId::new(format!("{key}-{fingerprint}")).unwrap();
-            catalog.create_space(&space, Some(&CatalogOnce { key: key.to_owned(), fingerprint })).await
+            catalog.create_space(&space, Some(&CatalogOnce { space: SpaceId::default_space(), key: key.to_owned(), fingerprint })).await
         };
         for i in 0..120 {
             make(&format!("k{i}"), 1).await.unwrap();

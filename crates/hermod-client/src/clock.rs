@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
@@ -27,19 +26,11 @@ struct Advance {
 #[derive(Clone, Debug)]
 pub struct Clock<'a> {
     client: &'a Client,
-    key: Option<String>,
 }
 
 impl<'a> Clock<'a> {
     pub(crate) fn new(client: &'a Client) -> Clock<'a> {
-        Clock { client, key: None }
-    }
-
-    /// Makes the next write answer once for all calls with this key.
-    #[must_use]
-    pub fn idempotency_key(mut self, key: impl Into<String>) -> Clock<'a> {
-        self.key = Some(key.into());
-        self
+        Clock { client }
     }
 
     /// What the clock shows.
@@ -47,9 +38,9 @@ impl<'a> Clock<'a> {
         self.client.read(&["v1", "clock"], &[]).await
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward. Tried again only if it cannot have moved.
     pub async fn advance(&self, by: Duration) -> Result<ClockTime, ClientError> {
         let body = Advance { advance: humantime::format_duration(by).to_string() };
-        self.client.write(Method::POST, &["v1", "clock"], self.key.as_deref(), &body).await
+        self.client.charge(&["v1", "clock"], None, &body).await
     }
 }

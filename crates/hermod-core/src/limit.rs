@@ -8,6 +8,6 @@ pub mod check;
 pub mod meter;
 pub mod rule;
 
-pub use check::{Check, Checked, Limited, Retry, Ruled, Verdict};
+pub use check::{Check, Checked, Limited, Retry, Ruled, Told, Verdict};
 pub use meter::{Level, Meter};
 pub use rule::{Algorithm, Per, Rule};

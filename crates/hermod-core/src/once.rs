@@ -77,7 +77,8 @@ pub fn run<O: Operation>(op: &O, once: Option<&Once>, state: &mut State, now: Mi
     }
     let answer = op.apply(state, now)?;
     if answer.is_kept() {
-        let kept = Kept { fingerprint: once.fingerprint, reply: answer.to_reply() };
+        let reply = Reply::new(format!("{}{}", answer.to_reply().as_str(), op.note()));
+        let kept = Kept { fingerprint: once.fingerprint, reply };
         state.onces.put(op.place(), &once.key, op.home(), kept, now.plus(KEEP), op.is_durable());
     }
     Ok(Outcome::Done(answer))
@@ -90,7 +91,7 @@ pub fn call<O: Operation>(op: &O, once: Option<&Once>, now: Option<Micros>) -> S
     match once {
         Some(once) => {
             call.keys.push(key::once(op.place(), &once.key, op.home()));
-            call.bytes(format!("{:032x} {KEEP}", once.fingerprint).as_bytes());
+            call.bytes(format!("{:032x} {KEEP}{}", once.fingerprint, op.note()).as_bytes());
         }
         None => call.bytes(b""),
     }

@@ -1,7 +1,7 @@
 #!lua
 -- operation.lua, the common opening of every script; twin of once.rs
 -- KEYS[1] hm:{space/pp}:once:<key> <home>  STRING  "until fingerprint reply..."   only if ARGV[2] is not ''
--- ARGV    now_us (0: the server's own TIME), 'fingerprint keep_us' ('': no idempotency key), the operation's own
+-- ARGV    now_us (0: the server's own TIME), 'fingerprint keep_us note' ('': no idempotency key), the operation's own
 -- REPLY   one string of words and integers; 'replayed' + the kept reply | 'conflict'
 --
 -- What all scripts keep to, because they were measured: integers are printed with %d, which is exact
@@ -24,7 +24,7 @@ local keep
 local first_key = 1
 if ARGV[2] ~= '' then
   first_key = 2
-  local fingerprint, keep_us = string.match(ARGV[2], '^(%x+) (%d+)$')
+  local fingerprint, keep_us, note = string.match(ARGV[2], '^(%x+) (%d+)(.*)$')
   local kept = call('GET', KEYS[1])
   if kept then
     local until_us, body, reply = string.match(kept, '^(%d+) (%x+) (.*)$')
@@ -34,7 +34,7 @@ if ARGV[2] ~= '' then
     end
   end
   keep = function(reply)
-    call('SET', KEYS[1], string.format('%d %s %s', now + keep_us, fingerprint, reply),
+    call('SET', KEYS[1], string.format('%d %s %s%s', now + keep_us, fingerprint, reply, note),
       'PX', string.format('%d', math.ceil(keep_us / 1000) + slack_ms))
   end
 end

@@ -28,6 +28,10 @@ pub trait Operation: Send + Sync {
 
     /// Whether its answer must wait for the disk or the replicas.
     fn is_durable(&self) -> bool;
+
+    /// What a kept reply must say beyond the reply itself, because it may have changed by the time it
+    /// is replayed: empty, or ` | ` and words.
+    fn note(&self) -> String;
 }
 
 /// An answer in the form both twins share: words and integers.

@@ -18,7 +18,7 @@ use hermod_engine::{Clock, Engine};
 use crate::code::{Code, Problem};
 use crate::telemetry::Metrics;
 
-pub use limit::{CheckAnswer, CheckAsk};
+pub use limit::{CheckAnswer, CheckAsk, Said};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.

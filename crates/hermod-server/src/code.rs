@@ -63,6 +63,8 @@ codes! {
     AlreadyExists = "already_exists", 409, false, "It exists already";
     /// Another rule says the same for the same action, subject and name.
     DuplicateRule = "duplicate_rule", 409, false, "Another rule covers the same name, action and subject";
+    /// Deleting it would lock everybody out.
+    LastKey = "last_key", 409, false, "The last key of its kind cannot be deleted";
     /// More bytes than are accepted.
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
     /// The idempotency key belongs to another request.

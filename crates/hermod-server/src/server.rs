@@ -196,7 +196,7 @@ async fn first_key(catalog: &Catalog) -> Result<Option<String>, CatalogError> {
     if !catalog.keys(&space).await?.is_empty() {
         return Ok(None);
     }
-    let once = CatalogOnce { key: "hermod/first-key".to_owned(), fingerprint: 1 };
+    let once = CatalogOnce { space: space.clone(), key: "hermod/first-key".to_owned(), fingerprint: 1 };
     let saved = catalog.create_key(&space, "admin", vec![Scope::Admin, Scope::Spaces], Some(&once)).await?;
     Ok(saved.value.secret)
 }

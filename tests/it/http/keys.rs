@@ -175,3 +175,33 @@ async fn servers_of_one_catalog_know_each_others_keys() -> Result<()> {
     one.server.shutdown().await;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_key_over_all_spaces_cannot_be_lost_or_taken_away() -> Result<()> {
+    let site = Site::start().await?;
+    let listed = site.admin.get("/v1/keys").await?.expect(200)?;
+    let first = format!("/v1/keys/{}", listed["items"][0]["id"].as_str().context("the first key is listed")?);
+    site.admin.delete(&first).await?.problem(409, "last_key", None)?;
+    let (_, lesser) = site.admin.key("default", &["admin"]).await?;
+    lesser.delete(&first).await?.problem(403, "forbidden", None)?;
+    let (_, successor) = site.admin.key("default", &["admin", "spaces"]).await?;
+    successor.delete(&first).await?.expect(204)?;
+    site.admin.get("/v1/keys").await?.problem(401, "unauthorized", None)?;
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_other_sites_cannot_use_an_open_server() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let server = Server::start(config(&folder), Mode { open: true, ..Mode::default() }).await?;
+    let caller = Caller::new(&server.url(), None);
+    let ask = || Ask::json("POST", "/v1/limit/check", &json!({"subject": "s", "action": "a"}));
+    caller.send(&ask()).await?.expect(200)?;
+    caller.send(&ask().header("origin", server.url())).await?.expect(200)?;
+    for origin in ["https://evil.example", "null", "http://localhost:1"] {
+        caller.send(&ask().header("origin", origin)).await?.problem(403, "forbidden", None)?;
+    }
+    server.shutdown().await;
+    Ok(())
+}

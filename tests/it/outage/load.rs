@@ -1,15 +1,15 @@
 //! Parallel charges while something happens to the store, and the account of what was answered.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hermod_engine::{Durability, EngineError};
-use tokio::task::JoinHandle;
+use hermod_core::limit::Checked;
+use hermod_engine::{Durability, EngineError, Ran};
+use tokio::task::{JoinHandle, JoinSet};
 
-use super::charger::Charger;
 use super::{REQUEST_MAX, until};
 
 /// Each task asks this often: enough to be in the way of everything, little enough to leave room for others.
@@ -142,9 +142,9 @@ pub(super) async fn timely<T>(answer: impl Future<Output = T>) -> T {
     answer
 }
 
-/// Charges once. Panics unless it is answered, or could not be for a reason that passes.
-pub(super) async fn charge(charger: &Charger, subject: &str, replicas: u32) -> Charge {
-    match timely(charger.charge(subject)).await {
+/// Waits for a charge. Panics unless it is answered, or could not be for a reason that passes.
+pub(super) async fn charge(asked: impl Future<Output = Result<Ran<Checked>, EngineError>>, replicas: u32) -> Charge {
+    match timely(asked).await {
         Ok(ran) => match ran.durability {
             Durability::Replicas(reached) if reached >= replicas => Charge::Acknowledged,
             Durability::Memory if replicas == 0 => Charge::Acknowledged,
@@ -154,17 +154,42 @@ pub(super) async fn charge(charger: &Charger, subject: &str, replicas: u32) -> C
             assert!(fault.is_retryable());
             Charge::Unknown
         }
-        Err(fault) => panic!("{subject}: {fault:?}"),
+        Err(fault) => panic!("{fault:?}"),
     }
 }
 
-/// Fails unless every acknowledged charge is still there.
-pub(super) async fn ensure_kept(charger: &Charger, accounts: &BTreeMap<String, Account>) -> Result<()> {
-    for (subject, account) in accounts {
-        let used = charger.used(subject).await?;
-        ensure!(used >= account.acknowledged, "{subject} has {used} used of {account:?}");
+/// The subjects and idempotency keys of acknowledged charges. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Acknowledged(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Acknowledged {
+    pub(super) fn add(&self, subject: String, key: String) {
+        self.0.lock().expect("nobody panics with it").push((subject, key));
     }
-    Ok(())
+
+    /// Fails unless every one of them is known, and there are some.
+    pub(super) async fn ensure_known<F>(&self, is_known: impl Fn(String, String) -> F + Clone + Send + 'static) -> Result<()>
+    where
+        F: Future<Output = Result<bool>> + Send,
+    {
+        let all = self.0.lock().expect("nobody panics with it").clone();
+        ensure!(all.len() >= 100, "only {} charges were acknowledged", all.len());
+        let mut tasks = JoinSet::new();
+        for part in all.chunks(all.len().div_ceil(32)) {
+            let (part, is_known) = (part.to_vec(), is_known.clone());
+            tasks.spawn(async move {
+                for (subject, key) in part {
+                    let is_known = is_known(subject.clone(), key.clone()).await?;
+                    ensure!(is_known, "{subject} was charged under {key}, and nobody knows of it");
+                }
+                Ok(())
+            });
+        }
+        while let Some(task) = tasks.join_next().await {
+            task??;
+        }
+        Ok(())
+    }
 }
 
 /// `prefix-0`, `prefix-1`, ...

@@ -34,11 +34,11 @@ async fn flush_under_load(url: &str, nodes: &[String]) -> Result<()> {
     let (memory, durable) = (charger.clone(), charger.durable());
     let load = Load::start(&subjects("memory", 8), move |subject| {
         let charger = memory.clone();
-        async move { charge(&charger, &subject, 0).await }
+        async move { charge(charger.charge(&subject), 0).await }
     });
     let waiting = Load::start(&subjects("durable", 1), move |subject| {
         let charger = durable.clone();
-        async move { charge(&charger, &subject, 1).await }
+        async move { charge(charger.charge(&subject), 1).await }
     });
     let mut connections = Vec::new();
     for node in nodes {

@@ -93,6 +93,7 @@ async fn a_full_store_says_so_and_changes_nothing() -> Result<()> {
     later.check("old", "post").await?.expect_problem(507, "store_full")?;
 
     redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"])?;
+    assert_eq!(served.used("old", "post", BURST).await?, 1);
     for served in [served, later] {
         until(Duration::from_secs(1), "room to be used", async || served.check("new", "post").await.is_ok_and(|told| told.is_allowed()))
             .await?;

@@ -13,7 +13,7 @@ pub(super) async fn all(a: &Catalog, b: &Catalog) {
 }
 
 fn once(key: &str, fingerprint: u128) -> CatalogOnce {
-    CatalogOnce { key: key.to_owned(), fingerprint }
+    CatalogOnce { space: SpaceId::default_space(), key: key.to_owned(), fingerprint }
 }
 
 async fn the_same_request_replays_its_answer(a: &Catalog) {

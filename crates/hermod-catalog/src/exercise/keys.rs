@@ -11,7 +11,7 @@ pub(super) async fn all(a: &Catalog) {
 
 async fn a_key_is_shown_once_and_recognised(a: &Catalog) {
     let space = space(a, "keys").await;
-    let once = CatalogOnce { key: String::from("make-key"), fingerprint: 1 };
+    let once = CatalogOnce { space: hermod_core::SpaceId::default_space(), key: String::from("make-key"), fingerprint: 1 };
     let scopes = vec![Scope::LimitCheck, Scope::RulesRead, Scope::LimitCheck];
     let made = a.create_key(&space, "Grüße, bot", scopes.clone(), Some(&once)).await.unwrap();
     assert!(made.created && !made.replayed);

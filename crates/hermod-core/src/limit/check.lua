@@ -83,5 +83,6 @@ for i = 1, count do
   end
 end
 
+reply = reply or format('%s %d', verdict, now)
 if keep and verdict == 'allowed' then keep(reply) end
 return reply

@@ -6,7 +6,7 @@ use crate::id::{Name, RuleId, Subject};
 use crate::int::{INT_MAX, Micros};
 use crate::key;
 use crate::limit::meter::{Meter, Refusal};
-use crate::operation::{Answer, BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{Answer, BadReply, Operation, Reply, Script, ScriptCall, Words, script};
 use crate::partition::Place;
 use crate::state::{Full, State};
 
@@ -89,7 +89,7 @@ impl Operation for Check {
             ruled.left = rule.meter.left(level);
             ruled.reset = rule.meter.reset(level, now);
         }
-        Ok(Checked { verdict, now, rules })
+        Ok(Checked { verdict, now, rules, told: None })
     }
 
     fn call(&self, call: &mut ScriptCall) {
@@ -105,6 +105,14 @@ impl Operation for Check {
     fn is_durable(&self) -> bool {
         self.rules.iter().any(|rule| rule.durable)
     }
+
+    fn note(&self) -> String {
+        let mut note = String::from(" |");
+        for rule in self.rules.iter() {
+            note.push_str(&format!(" {} {} {} {}", rule.id, rule.name, rule.meter.limit(), rule.meter.burst()));
+        }
+        note
+    }
 }
 
 /// What a check found.
@@ -116,6 +124,21 @@ pub struct Checked {
     pub now: Micros,
     /// One for each rule, in the order they were given.
     pub rules: Vec<Ruled>,
+    /// In a replay, the rules of then: today's may be others.
+    pub told: Option<Vec<Told>>,
+}
+
+/// A rule as it was when an answer was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Which rule.
+    pub id: RuleId,
+    /// The policy it belonged to.
+    pub name: Name,
+    /// Tokens regained per period.
+    pub limit: u64,
+    /// The most at once.
+    pub burst: u64,
 }
 
 /// The outcome over all rules.
@@ -216,7 +239,12 @@ impl Answer for Checked {
         };
         let now = Micros::saturating(words.int()?);
         let mut rules = Vec::new();
+        let mut told = None;
         while let Some(left) = words.next_word() {
+            if left == "|" {
+                told = Some(tellings(&mut words)?);
+                break;
+            }
             let left = left.parse().map_err(|_| words.bad("holds a word that is no integer"))?;
             let reset = Micros::saturating(words.int()?);
             let retry = match words.word()? {
@@ -226,10 +254,21 @@ impl Answer for Checked {
             };
             rules.push(Ruled { left, reset, retry });
         }
-        Ok(Checked { verdict, now, rules })
+        Ok(Checked { verdict, now, rules, told })
     }
 
     fn is_kept(&self) -> bool {
         self.verdict == Verdict::Allowed
     }
+}
+
+/// The rules of a kept reply's note.
+fn tellings(words: &mut Words<'_>) -> Result<Vec<Told>, BadReply> {
+    let mut told = Vec::new();
+    while let Some(id) = words.next_word() {
+        let id = RuleId::new(id).map_err(|_| words.bad("names no rule"))?;
+        let name = Name::new(words.word()?).map_err(|_| words.bad("names no policy"))?;
+        told.push(Told { id, name, limit: words.int()?, burst: words.int()? });
+    }
+    Ok(told)
 }

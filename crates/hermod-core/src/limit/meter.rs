@@ -54,10 +54,7 @@ impl Meter {
             .map(|tick_us| Meter { limit, period: per.get() / tick_us, burst, tick_us })
             .find(Meter::is_exact)
             .ok_or_else(|| {
-                Invalid::new(
-                    "burst",
-                    "this many tokens over this period cannot be counted exactly; choose a smaller burst, or a period of whole seconds",
-                )
+                Invalid::new("burst", "is too much to be counted exactly over this period; choose less, or a period of whole seconds")
             })
     }
 

@@ -52,7 +52,9 @@ impl Rule {
                 return Err(Invalid::new(field, "globs are not supported yet; spell it out"));
             }
         }
-        Meter::new(self.limit, self.per.span(), self.burst.unwrap_or(self.limit))
+        let meter = Meter::new(self.limit, self.per.span(), self.burst.unwrap_or(self.limit));
+        // A burst that was not given is the limit.
+        meter.map_err(|fault| if self.burst.is_none() && fault.field == "burst" { Invalid { field: "limit", ..fault } } else { fault })
     }
 }
 

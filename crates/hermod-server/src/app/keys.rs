@@ -48,6 +48,15 @@ impl App {
     /// Deletes a key: within a second no server accepts it any more.
     pub async fn delete_key(&self, caller: &Caller, id: &str, once: Option<&CatalogOnce>) -> Result<(), Problem> {
         caller.need(Scope::Admin)?;
+        let keys = self.catalog.keys(&caller.space).await?;
+        let rules_spaces = |key: &&ApiKey| key.scopes.contains(&Scope::Spaces);
+        if keys.iter().filter(rules_spaces).any(|key| key.id == id) {
+            caller.need(Scope::Spaces)?;
+            if keys.iter().filter(rules_spaces).count() == 1 {
+                let why = "This is the last key with the scope spaces; without it nobody could make another. Make its successor first.";
+                return Err(Problem::new(Code::LastKey, why));
+            }
+        }
         // What no key is called is not worth a question, and some databases refuse to be asked.
         let may_exist = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if may_exist && self.catalog.delete_key(&caller.space, id, once).await? {

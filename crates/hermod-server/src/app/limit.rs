@@ -58,9 +58,9 @@ impl CheckAnswer {
         self.checked.as_ref().is_some_and(|checked| checked.verdict == Verdict::Never)
     }
 
-    /// The rule that refused.
-    pub fn bound_by(&self) -> Option<&Limited> {
-        self.rules.get(self.checked.as_ref()?.bound_by()?)
+    /// The name of the rule that refused.
+    pub fn bound_by(&self) -> Option<&str> {
+        self.ruled().nth(self.checked.as_ref()?.bound_by()?).map(|said| said.name)
     }
 
     /// When it may.
@@ -68,18 +68,41 @@ impl CheckAnswer {
         self.checked.as_ref()?.retry_at()
     }
 
-    /// Each rule with what it said: left, reset at, retry at.
-    pub fn ruled(&self) -> impl Iterator<Item = (&Limited, u64, Micros, Option<Micros>)> {
+    /// What each rule said, in a replay each rule of then.
+    pub fn ruled(&self) -> impl Iterator<Item = Said<'_>> {
         let now = self.checked.as_ref().map_or(Micros::ZERO, |checked| checked.now);
+        let told = self.checked.as_ref().and_then(|checked| checked.told.as_deref());
+        let of_then = told.unwrap_or_default().iter().map(|t| (t.id.as_str(), t.name.as_str(), t.limit, t.burst));
+        let today = self.rules.iter().filter(move |_| told.is_none());
+        let of_today = today.map(|r| (r.id.as_str(), r.name.as_str(), r.meter.limit(), r.meter.burst()));
         let ruled = self.checked.iter().flat_map(|checked| &checked.rules);
-        self.rules.iter().zip(ruled).map(move |(rule, ruled)| {
+        of_then.chain(of_today).zip(ruled).map(move |((id, name, limit, burst), ruled)| {
             let retry_at = match ruled.retry {
                 Retry::After(span) => Some(now.plus(span)),
                 Retry::Now | Retry::Never => None,
             };
-            (rule, ruled.left, now.plus(ruled.reset), retry_at)
+            Said { id, name, limit, burst, left: ruled.left, reset_at: now.plus(ruled.reset), retry_at }
         })
     }
+}
+
+/// What one rule said.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    /// The rule.
+    pub id: &'a str,
+    /// Its policy.
+    pub name: &'a str,
+    /// Tokens regained per period.
+    pub limit: u64,
+    /// The most at once.
+    pub burst: u64,
+    /// Tokens left.
+    pub left: u64,
+    /// When all of the burst is back.
+    pub reset_at: Micros,
+    /// When it would admit; none if it did, or never will.
+    pub retry_at: Option<Micros>,
 }
 
 impl App {
@@ -93,7 +116,8 @@ impl App {
         };
         let mut answer =
             CheckAnswer { checked: None, rules: matched.rules, durability: None, is_degraded: matched.is_degraded, is_replayed: false };
-        if !answer.rules.is_empty() {
+        // Without a rule there is nothing to charge; an idempotency key is honoured all the same.
+        if !answer.rules.is_empty() || once.is_some() {
             let place = self.engine.partitions().place(&caller.space, ask.subject.as_str());
             let check = Check::new(place, ask.subject, ask.cost, Arc::clone(&answer.rules));
             let ran = self.engine.run(&check, once).await?;
@@ -105,7 +129,8 @@ impl App {
                 }
                 Outcome::Conflict => return Err(conflict()),
             };
-            answer.durability = (checked.verdict == Verdict::Allowed).then_some(ran.durability);
+            let is_charged = checked.verdict == Verdict::Allowed && !checked.rules.is_empty();
+            answer.durability = is_charged.then_some(ran.durability);
             answer.checked = Some(checked);
         }
         self.metrics.checked(answer.is_allowed());

@@ -84,7 +84,8 @@ pub(crate) async fn pass(State(shell): State<Arc<Shell>>, request: Request, next
     let status = response.status().as_u16();
     shell.app.metrics.answered(route, status, began.elapsed());
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        if status >= 500 {
+        // Who is turned away by the thousand is counted, not logged.
+        if status >= 500 && problem.code != Code::Overloaded {
             let cause = problem.cause.as_deref().unwrap_or("");
             tracing::warn!(target: "hermod::request", id = text(&id), route, status, code = problem.code.text(), cause, "not answered");
         }

@@ -78,7 +78,7 @@ pub(crate) async fn list(State(shell): State<Arc<Shell>>, caller: Caller) -> Res
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer, without the secret.")),
     responses((status = 201, body = KeyDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(shell): State<Arc<Shell>>, caller: Caller, sent: Sent<KeyBody>) -> Result<Response, Problem> {
-    let once = sent.catalog_once("keys/create")?;
+    let once = sent.catalog_once(&caller, "keys/create")?;
     let body = &sent.value;
     let saved = shell.app.create_key(&caller, &body.name, &body.scopes, body.space.as_deref(), once.as_ref()).await?;
     Ok(answer(StatusCode::CREATED, &KeyDocument::new(&saved.value.key, Some(saved.value.secret.as_deref()))))
@@ -89,7 +89,7 @@ pub(crate) async fn create(State(shell): State<Arc<Shell>>, caller: Caller, sent
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and path replays the answer.")),
     responses((status = 204, description = "Deleted."), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn remove(State(shell): State<Arc<Shell>>, caller: Caller, Id(id): Id, headers: HeaderMap) -> Result<Response, Problem> {
-    let once = catalog_once(&headers, &format!("keys/delete/{id}"))?;
+    let once = catalog_once(&caller, &headers, &format!("keys/delete/{id}"))?;
     shell.app.delete_key(&caller, &id, once.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -13,7 +13,7 @@ use super::Shell;
 use super::problem::Document;
 use super::sent::{Sent, answer};
 use super::time::Time;
-use crate::app::{Caller, CheckAnswer, CheckAsk};
+use crate::app::{Caller, CheckAnswer, CheckAsk, Said};
 use crate::code::Problem;
 
 /// May this subject do this now?
@@ -87,20 +87,20 @@ fn durability<S: Serializer>(value: &Option<Durability>, serializer: S) -> Resul
 
 impl<'a> CheckDocument<'a> {
     fn new(answer: &'a CheckAnswer) -> CheckDocument<'a> {
-        let ruled = |(rule, left, reset_at, retry_at): (&'a hermod_core::limit::Limited, _, _, Option<_>)| RuledDocument {
-            id: rule.id.as_str(),
-            name: rule.name.as_str(),
-            limit: rule.meter.limit(),
-            burst: rule.meter.burst(),
-            remaining: left,
-            reset_at: Time(reset_at),
-            retry_at: retry_at.map(Time),
+        let ruled = |said: Said<'a>| RuledDocument {
+            id: said.id,
+            name: said.name,
+            limit: said.limit,
+            burst: said.burst,
+            remaining: said.left,
+            reset_at: Time(said.reset_at),
+            retry_at: said.retry_at.map(Time),
         };
         CheckDocument {
             allowed: answer.is_allowed(),
             never: answer.is_never(),
             rules: answer.ruled().map(ruled).collect(),
-            bound_by: answer.bound_by().map(|rule| rule.name.as_str()),
+            bound_by: answer.bound_by(),
             retry_at: answer.retry_at().map(Time),
             durability: answer.durability,
             degraded: answer.is_degraded,

@@ -44,6 +44,9 @@ pub(crate) struct RuleBody {
     /// Whether an answer waits until the charge is on disk.
     #[serde(default)]
     durable: bool,
+    /// Numbered by the server. It may stand here, so that what was read can be sent back.
+    #[serde(rename = "version")]
+    _version: Option<u64>,
 }
 
 impl RuleBody {
@@ -146,7 +149,7 @@ pub(crate) async fn list(
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 201, body = RuleDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(shell): State<Arc<Shell>>, caller: Caller, sent: Sent<RuleBody>) -> Result<Response, Problem> {
-    let once = sent.catalog_once("rules/create")?;
+    let once = sent.catalog_once(&caller, "rules/create")?;
     let saved = shell.app.create_rule(&caller, sent.value.draft(sent.value.id.clone()), once.as_ref()).await?;
     Ok(answer(StatusCode::CREATED, &RuleDocument::new(&saved.value)))
 }
@@ -168,7 +171,7 @@ pub(crate) async fn put(State(shell): State<Arc<Shell>>, caller: Caller, Id(id):
     if sent.value.id.as_ref().is_some_and(|body| *body != id) {
         return Err(Problem::new(Code::InvalidField, "id must be absent, or the same as in the path").in_field("id"));
     }
-    let once = sent.catalog_once(&format!("rules/put/{id}"))?;
+    let once = sent.catalog_once(&caller, &format!("rules/put/{id}"))?;
     let saved = shell.app.put_rule(&caller, sent.value.draft(Some(id)), once.as_ref()).await?;
     let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok(answer(status, &RuleDocument::new(&saved.value)))
@@ -179,7 +182,7 @@ pub(crate) async fn put(State(shell): State<Arc<Shell>>, caller: Caller, Id(id):
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and path replays the answer.")),
     responses((status = 204, description = "Deleted."), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn remove(State(shell): State<Arc<Shell>>, caller: Caller, Id(id): Id, headers: HeaderMap) -> Result<Response, Problem> {
-    let once = catalog_once(&headers, &format!("rules/delete/{id}"))?;
+    let once = catalog_once(&caller, &headers, &format!("rules/delete/{id}"))?;
     shell.app.delete_rule(&caller, &id, once.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -24,12 +24,25 @@ impl FromRequestParts<Arc<Shell>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shell: &Arc<Shell>) -> Result<Caller, Problem> {
-        let Some(value) = parts.headers.get(header::AUTHORIZATION) else { return shell.app.caller(None) };
+        let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
+            check_origin(&parts.headers)?;
+            return shell.app.caller(None);
+        };
         let parts = value.to_str().ok().and_then(|text| text.split_once(' '));
         let presented = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer")).map(|(_, key)| key.trim());
         let presented = presented.ok_or_else(|| Problem::new(Code::Unauthorized, "The Authorization header must read: Bearer hk_..."))?;
         shell.app.caller(Some(presented))
     }
+}
+
+/// A server that asks for no keys must not be used by pages of other sites in somebody's browser.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let host = origin.to_str().ok().and_then(|text| text.split_once("://")).map(|(_, host)| host);
+    if host.is_some() && host == headers.get(header::HOST).and_then(|value| value.to_str().ok()) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::Forbidden, "A page of another site may not use this server without a key."))
 }
 
 /// The identifier in the path, as it was sent: whether it can be one is for others to say.
@@ -94,18 +107,18 @@ impl<T> Sent<T> {
     }
 
     /// The idempotency key of a catalog write, bound to this body.
-    pub(super) fn catalog_once(&self, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
-        Ok(self.once(operation)?.map(|once| catalog(&once)))
+    pub(super) fn catalog_once(&self, caller: &Caller, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
+        Ok(self.once(operation)?.map(|once| catalog(caller, &once)))
     }
 }
 
 /// The idempotency key of a catalog write without a body.
-pub(super) fn catalog_once(headers: &HeaderMap, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
-    Ok(once(headers.get(&IDEMPOTENCY_KEY), operation, b"")?.map(|once| catalog(&once)))
+pub(super) fn catalog_once(caller: &Caller, headers: &HeaderMap, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
+    Ok(once(headers.get(&IDEMPOTENCY_KEY), operation, b"")?.map(|once| catalog(caller, &once)))
 }
 
-fn catalog(once: &Once) -> CatalogOnce {
-    CatalogOnce { key: once.key().to_owned(), fingerprint: once.fingerprint() }
+fn catalog(caller: &Caller, once: &Once) -> CatalogOnce {
+    CatalogOnce { space: caller.space.clone(), key: once.key().to_owned(), fingerprint: once.fingerprint() }
 }
 
 fn once(key: Option<&HeaderValue>, operation: &str, body: &[u8]) -> Result<Option<Once>, Problem> {

@@ -59,7 +59,7 @@ pub(crate) async fn list(State(shell): State<Arc<Shell>>, caller: Caller) -> Res
     params(("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 201, body = SpaceDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(shell): State<Arc<Shell>>, caller: Caller, sent: Sent<SpaceBody>) -> Result<Response, Problem> {
-    let once = sent.catalog_once("spaces/create")?;
+    let once = sent.catalog_once(&caller, "spaces/create")?;
     let saved = shell.app.create_space(&caller, &sent.value.space, once.as_ref()).await?;
     Ok(answer(StatusCode::CREATED, &SpaceDocument::new(&saved.value)))
 }
