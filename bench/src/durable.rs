@@ -23,7 +23,7 @@ pub(crate) async fn run() -> Result<()> {
     let rules: Arc<[Limited]> = Arc::new([Limited { id: RuleId::new("bench")?, name: Name::default_name(), meter, durable: true }]);
     let commits = engine.commits();
     let began = Instant::now();
-    let measured = closed_loop(WRITERS, SPAN, |worker| {
+    let measured = closed_loop(std::process::id(), WRITERS, SPAN, |worker| {
         let subject = Subject::new(format!("user-{worker}")).expect("the name is fit");
         let check = Arc::new(Check::new(engine.partitions().place(&space, subject.as_str()), subject, 1, Arc::clone(&rules)));
         let engine = engine.clone();

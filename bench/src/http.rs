@@ -57,13 +57,13 @@ pub(crate) async fn run() -> Result<()> {
     let bare = Bare::start()?;
     let requests: Vec<_> = (0..SUBJECTS).map(|subject| request(subject, &key)).collect();
     let short = Duration::from_millis(500);
-    http_loop(ours.clone(), requests.clone(), CONNECTIONS, short).await?;
-    http_loop(bare.address.clone(), requests.clone(), CONNECTIONS, short).await?;
+    http_loop(hermod.pid(), ours.clone(), requests.clone(), CONNECTIONS, short).await?;
+    http_loop(bare.child.id(), bare.address.clone(), requests.clone(), CONNECTIONS, short).await?;
     let mut rounds = Rounds::default();
     for _ in 0..ROUNDS {
-        let hermod = http_loop(ours.clone(), requests.clone(), CONNECTIONS, ROUND).await?;
-        let theirs = http_loop(bare.address.clone(), requests.clone(), CONNECTIONS, ROUND).await?;
-        rounds.add(hermod, theirs);
+        let our_side = http_loop(hermod.pid(), ours.clone(), requests.clone(), CONNECTIONS, ROUND).await?;
+        let theirs = http_loop(bare.child.id(), bare.address.clone(), requests.clone(), CONNECTIONS, ROUND).await?;
+        rounds.add(our_side, theirs);
     }
     rounds.print("HTTP check, embedded, 64 connections", "hermod POST /v1/limit/check", "bare axum handler, same JSON", 0.85)
 }

@@ -12,15 +12,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::cpu::spent_us;
 use crate::ratio::Measured;
 
-/// Runs `workers` loops for `span`; each does its step over and over.
-pub(crate) async fn closed_loop<F, Fut>(workers: usize, span: Duration, make: impl Fn(usize) -> F) -> Result<Measured>
+/// Runs `workers` loops for `span`; each does its step over and over. `pid` is who answers.
+pub(crate) async fn closed_loop<F, Fut>(pid: u32, workers: usize, span: Duration, make: impl Fn(usize) -> F) -> Result<Measured>
 where
     F: FnMut(u64) -> Fut + Send + 'static,
     Fut: Future<Output = Result<()>> + Send,
 {
-    measure(workers, |worker| {
+    measure(pid, workers, |worker| {
         let mut step = make(worker);
         async move {
             let mut clock = Clock::new(span)?;
@@ -36,9 +37,9 @@ where
 }
 
 /// Sends requests over `connections`, on each one after the other, for `span`.
-pub(crate) async fn http_loop(address: String, requests: Vec<Vec<u8>>, connections: usize, span: Duration) -> Result<Measured> {
+pub(crate) async fn http_loop(pid: u32, address: String, requests: Vec<Vec<u8>>, connections: usize, span: Duration) -> Result<Measured> {
     let requests = Arc::new(requests);
-    measure(connections, |worker| {
+    measure(pid, connections, |worker| {
         let (address, requests) = (address.clone(), Arc::clone(&requests));
         async move {
             let mut connection = Connection::open(&address).await?;
@@ -58,11 +59,11 @@ pub(crate) async fn http_loop(address: String, requests: Vec<Vec<u8>>, connectio
 }
 
 /// Runs all workers and adds up what they measured.
-async fn measure<Fut>(workers: usize, work: impl Fn(usize) -> Fut) -> Result<Measured>
+async fn measure<Fut>(pid: u32, workers: usize, work: impl Fn(usize) -> Fut) -> Result<Measured>
 where
     Fut: Future<Output = Result<Histogram<u64>>> + Send + 'static,
 {
-    let began = Instant::now();
+    let (began, spent) = (Instant::now(), spent_us(pid)?);
     let mut set = JoinSet::new();
     for worker in 0..workers {
         set.spawn(work(worker));
@@ -74,7 +75,8 @@ where
     let took = began.elapsed().as_secs_f64();
     let count = f64::from(u32::try_from(all.len())?);
     let at = |q: f64| Duration::from_nanos(all.value_at_quantile(q));
-    Ok(Measured { per_second: count / took, p50: at(0.5), p99: at(0.99) })
+    let cpu_us = (spent_us(pid)? - spent) / count;
+    Ok(Measured { per_second: count / took, p50: at(0.5), p99: at(0.99), cpu_us })
 }
 
 /// One worker's end and its times.

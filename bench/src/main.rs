@@ -4,6 +4,7 @@
 //! the same load, much less so. Every round measures both sides; the median of the ratios counts.
 
 mod bare;
+mod cpu;
 mod durable;
 mod http;
 mod load;

@@ -10,6 +10,8 @@ pub(crate) struct Measured {
     pub(crate) per_second: f64,
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
+    /// Processor time per answer of the one who answers, in microseconds.
+    pub(crate) cpu_us: f64,
 }
 
 /// What came out over all rounds.
@@ -33,7 +35,12 @@ impl Rounds {
         for (name, side) in [(ours, &self.ours), (theirs, &self.theirs)] {
             let rate = median(side.iter().map(|m| m.per_second).collect()).unwrap_or(0.0);
             let ms = |pick: fn(&Measured) -> Duration| median(side.iter().map(|m| pick(m).as_secs_f64() * 1e3).collect()).unwrap_or(0.0);
-            println!("  {name:<38} {rate:>9.0}/s   p50 {:>7.3} ms   p99 {:>7.3} ms", ms(|m| m.p50), ms(|m| m.p99));
+            let cpu = median(side.iter().map(|m| m.cpu_us).collect()).unwrap_or(0.0);
+            println!(
+                "  {name:<36} {rate:>8.0}/s   p50 {:>6.3} ms   p99 {:>6.3} ms   {cpu:>5.1} us of its CPU each",
+                ms(|m| m.p50),
+                ms(|m| m.p99)
+            );
         }
         let word = if ratio >= wanted { "reached" } else { "NOT reached" };
         println!("  ratio {ratio:.2}x, wanted {wanted:.2}x: {word}");

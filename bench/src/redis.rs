@@ -33,7 +33,7 @@ pub(crate) async fn run() -> Result<()> {
     let mut rounds = Rounds::default();
     for round in 0..=ROUNDS {
         let span = if round == 0 { Duration::from_millis(500) } else { ROUND };
-        let ours = closed_loop(WORKERS, span, |worker| {
+        let ours = closed_loop(store.pid(), WORKERS, span, |worker| {
             let (engine, checks) = (engine.clone(), Arc::clone(&checks));
             move |count| {
                 let (engine, checks) = (engine.clone(), Arc::clone(&checks));
@@ -41,7 +41,7 @@ pub(crate) async fn run() -> Result<()> {
             }
         })
         .await?;
-        let theirs = closed_loop(WORKERS, span, |worker| {
+        let theirs = closed_loop(store.pid(), WORKERS, span, |worker| {
             let (engine, checks) = (engine.clone(), Arc::clone(&checks));
             move |count| {
                 let (engine, checks) = (engine.clone(), Arc::clone(&checks));

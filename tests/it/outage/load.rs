@@ -103,7 +103,7 @@ impl Load {
     pub(super) async fn ensure_well(&self) -> Result<()> {
         self.until_rounds(2).await?;
         let unknown = self.unknown();
-        self.until_rounds(5).await?;
+        self.until_rounds(2).await?;
         ensure!(self.unknown() == unknown, "{} charges were not answered", self.unknown() - unknown);
         Ok(())
     }
