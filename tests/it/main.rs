@@ -1,6 +1,7 @@
 //! The integration tests, one module per topic, in one binary that links once and shares its servers.
 #![cfg(test)]
 
+mod batch;
 mod catalog;
 mod crash;
 mod differential;

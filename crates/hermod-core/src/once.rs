@@ -84,16 +84,12 @@ pub fn run<O: Operation>(op: &O, once: Option<&Once>, state: &mut State, now: Mi
     Ok(Outcome::Done(answer))
 }
 
-/// The whole call of `op`'s script. `now` is `None` where the store's own clock counts.
-pub fn call<O: Operation>(op: &O, once: Option<&Once>, now: Option<Micros>) -> ScriptCall {
+/// How `op` goes to its script.
+pub fn call<O: Operation>(op: &O, once: Option<&Once>) -> ScriptCall {
     let mut call = ScriptCall::default();
-    call.arg(now.unwrap_or(Micros::ZERO).get());
-    match once {
-        Some(once) => {
-            call.keys.push(key::once(op.place(), &once.key, op.home()));
-            call.bytes(format!("{:032x} {KEEP}{}", once.fingerprint, op.note()).as_bytes());
-        }
-        None => call.bytes(b""),
+    if let Some(once) = once {
+        call.keys.push(key::once(op.place(), &once.key, op.home()));
+        call.once = format!("{:032x} {KEEP}{}", once.fingerprint, op.note());
     }
     op.call(&mut call);
     call

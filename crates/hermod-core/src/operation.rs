@@ -73,34 +73,15 @@ pub(crate) use script;
 /// Every script there is, so that a runner can prepare them.
 pub const SCRIPTS: &[Script] = &[crate::limit::Check::SCRIPT];
 
-/// The keys and arguments of one script call.
+/// One operation's part of a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptCall {
-    /// KEYS, all under one hash tag.
+    /// Its KEYS, all under one hash tag.
     pub keys: Vec<String>,
-    args: Vec<u8>,
-    /// Where each argument ends: one buffer for all costs less than a string each.
-    ends: Vec<usize>,
-}
-
-impl ScriptCall {
-    /// Appends an integer argument.
-    pub fn arg(&mut self, n: u64) {
-        self.args.extend_from_slice(n.to_string().as_bytes());
-        self.ends.push(self.args.len());
-    }
-
-    /// Appends an argument as it is.
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.args.extend_from_slice(bytes);
-        self.ends.push(self.args.len());
-    }
-
-    /// ARGV. Every script takes the clock and the idempotency arguments first.
-    pub fn args(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| self.args.get(start..*end).unwrap_or_default())
-    }
+    /// `fingerprint keep_us note`, or empty without an idempotency key.
+    pub once: String,
+    /// Its own argument.
+    pub given: Vec<u8>,
 }
 
 /// A reply: words and integers, separated by single spaces.

@@ -10,6 +10,7 @@
 //! than the limit.
 
 mod address;
+mod batch;
 mod connection;
 mod fitness;
 mod link;
@@ -19,12 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
-use hermod_core::{Once, Operation, Partitions, Place, Reply, Script, ScriptCall, SpaceId, once};
+use hermod_core::{Micros, Once, Operation, Partitions, Place, Reply, Script, ScriptCall, SpaceId, once};
 
 use crate::clock::Clock;
 use crate::error::{EngineError, OpenError};
 use crate::{Durability, Ran};
 pub use address::Address;
+use batch::Batch;
 use link::Link;
 
 /// The script that does nothing: what a call costs at the least.
@@ -64,6 +66,8 @@ struct Inner {
     link: Link,
     /// SHA-1 of each script, by name.
     hashes: HashMap<&'static str, String>,
+    /// The operations that wait for a call, by script; none on a Cluster.
+    batches: HashMap<&'static str, Arc<Batch>>,
 }
 
 impl Redis {
@@ -73,7 +77,10 @@ impl Redis {
         let link = Link::open(&options).await?;
         let hash = |script: &Script| (script.name, ::redis::Script::new(script.text).get_hash().to_owned());
         let hashes = hermod_core::operation::SCRIPTS.iter().chain([&NOTHING]).map(hash).collect();
-        Ok(Redis { inner: Arc::new(Inner { options, link, hashes }) })
+        let batch = |script: &Script| (script.name, Arc::new(Batch::new(*script)));
+        let is_cluster = options.address.is_cluster();
+        let batches = hermod_core::operation::SCRIPTS.iter().filter(|_| !is_cluster).map(batch).collect();
+        Ok(Redis { inner: Arc::new(Inner { options, link, hashes, batches }) })
     }
 
     /// How many partitions there are.
@@ -93,47 +100,14 @@ impl Redis {
 
     /// Runs one operation.
     pub async fn run<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<Ran<O::Answer>, EngineError> {
-        let call = once::call(op, once, self.inner.options.clock.given());
+        let call = once::call(op, once);
         let replicas = if op.is_durable() { self.inner.options.replicas } else { 0 };
-        let (reply, durability) = self.call(&O::SCRIPT, &call, replicas).await?;
+        let ran = match self.inner.batches.get(O::SCRIPT.name) {
+            Some(batch) if replicas == 0 => batch.join(&self.inner, call).await.map(|reply| (reply, Durability::Memory)),
+            _ => self.inner.call_one(&O::SCRIPT, call, replicas).await,
+        };
+        let (reply, durability) = ran.map_err(|fault| self.explain(&O::SCRIPT, fault))?;
         Ok(Ran { outcome: once::answer(&reply)?, durability })
-    }
-
-    async fn call(&self, script: &Script, call: &ScriptCall, replicas: u32) -> Result<(Reply, Durability), EngineError> {
-        let hash = self.inner.hashes.get(script.name).expect("every script is listed in SCRIPTS");
-        match self.send(eval("EVALSHA", hash, call), call, replicas).await {
-            // This node has not seen the script: sending the text runs and keeps it there.
-            Err(fault) if fault.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.send(eval("EVAL", script.text, call), call, replicas).await
-            }
-            sent => sent,
-        }
-        .map_err(|fault| self.explain(script, fault))
-    }
-
-    async fn send(&self, command: Cmd, call: &ScriptCall, replicas: u32) -> Result<(Reply, Durability), RedisError> {
-        let lanes = self.inner.link.connection().map_err(|_| not_connected())?;
-        let key = call.keys.first().map_or("", String::as_str);
-        // A quarter of the time to get at a lane, one to wait, one to wait again where the script was missing, one in reserve.
-        let quarter = self.inner.options.timeout / 4;
-        let lane = if replicas > 0 { lanes.durable(key, quarter).await } else { None };
-        // Whoever finds the lane taken by those who wait in vain does not, and says so.
-        let Some(mut lane) = lane else {
-            let reply = lanes.next().send(&command).await?;
-            return Ok((reply_of(reply)?, Durability::Memory));
-        };
-        let mut pipeline = Pipeline::new();
-        pipeline.add_command(command);
-        // At least 1, as WAIT takes 0 for ever.
-        pipeline.cmd("WAIT").arg(replicas).arg(u64::try_from(quarter.as_millis()).unwrap_or(u64::MAX).max(1));
-        let mut values = lane.send_all(pipeline, key).await?.into_iter();
-        let reply = reply_of(values.next().unwrap_or(Value::Nil))?;
-        let reached = match values.next() {
-            Some(Value::Int(n)) => u32::try_from(n).unwrap_or(0),
-            _ => 0,
-        };
-        let durability = if reached == 0 { Durability::Memory } else { Durability::Replicas(reached) };
-        Ok((reply, durability))
     }
 
     /// What a fault means to the caller. The text goes to the log, never to the caller.
@@ -155,7 +129,7 @@ impl Redis {
     pub async fn trivial(&self, place: &Place) -> Result<(), EngineError> {
         let mut call = ScriptCall::default();
         call.keys.push(format!("hm:{{{place}}}:nothing"));
-        self.call(&NOTHING, &call, 0).await.map(|_| ())
+        self.inner.call_one(&NOTHING, call, 0).await.map(|_| ()).map_err(|fault| self.explain(&NOTHING, fault))
     }
 
     /// Every key and value of a space. For tests: it walks all keys of every node.
@@ -181,22 +155,76 @@ impl Redis {
     }
 }
 
-fn eval(verb: &str, script: &str, call: &ScriptCall) -> Cmd {
+impl Inner {
+    async fn call_one(&self, script: &Script, call: ScriptCall, replicas: u32) -> Result<(Reply, Durability), RedisError> {
+        let (mut replies, durability) = self.call(script, &[call], replicas).await?;
+        replies.pop().map(|reply| (reply, durability)).ok_or_else(bad_reply)
+    }
+
+    /// Sends operations in one call; one reply each.
+    async fn call(&self, script: &Script, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
+        let hash = self.hashes.get(script.name).expect("every script is listed in SCRIPTS");
+        let now = self.options.clock.given();
+        let (replies, durability) = match self.send(eval("EVALSHA", hash, now, calls), calls, replicas).await {
+            // This node has not seen the script: sending the text runs and keeps it there.
+            Err(fault) if fault.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.send(eval("EVAL", script.text, now, calls), calls, replicas).await?
+            }
+            sent => sent?,
+        };
+        if replies.len() == calls.len() { Ok((replies, durability)) } else { Err(bad_reply()) }
+    }
+
+    async fn send(&self, command: Cmd, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
+        let lanes = self.link.connection().map_err(|_| not_connected())?;
+        let key = calls.first().and_then(|call| call.keys.first()).map_or("", String::as_str);
+        // A quarter of the time to get at a lane, one to wait, one to wait again where the script was missing, one in reserve.
+        let quarter = self.options.timeout / 4;
+        let lane = if replicas > 0 { lanes.durable(key, quarter).await } else { None };
+        // Whoever finds the lane taken by those who wait in vain does not, and says so.
+        let Some(mut lane) = lane else {
+            let reply = lanes.next().send(&command).await?;
+            return Ok((replies_of(reply)?, Durability::Memory));
+        };
+        let mut pipeline = Pipeline::new();
+        pipeline.add_command(command);
+        // At least 1, as WAIT takes 0 for ever.
+        pipeline.cmd("WAIT").arg(replicas).arg(u64::try_from(quarter.as_millis()).unwrap_or(u64::MAX).max(1));
+        let mut values = lane.send_all(pipeline, key).await?.into_iter();
+        let replies = replies_of(values.next().unwrap_or(Value::Nil))?;
+        let reached = match values.next() {
+            Some(Value::Int(n)) => u32::try_from(n).unwrap_or(0),
+            _ => 0,
+        };
+        let durability = if reached == 0 { Durability::Memory } else { Durability::Replicas(reached) };
+        Ok((replies, durability))
+    }
+}
+
+fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
     let mut command = cmd(verb);
-    command.arg(script).arg(call.keys.len());
-    for text in call.keys.iter().map(String::as_bytes).chain(call.args()) {
-        command.arg(text);
+    command.arg(script).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
+    for key in calls.iter().flat_map(|call| &call.keys) {
+        command.arg(key);
+    }
+    command.arg(now.unwrap_or(Micros::ZERO).get());
+    for call in calls {
+        command.arg(call.keys.len()).arg(&call.once).arg(&call.given);
     }
     command
 }
 
-fn reply_of(value: Value) -> Result<Reply, RedisError> {
+fn replies_of(value: Value) -> Result<Vec<Reply>, RedisError> {
     match value {
-        Value::BulkString(bytes) => Ok(Reply::new(String::from_utf8_lossy(&bytes))),
-        Value::SimpleString(text) => Ok(Reply::new(text)),
+        Value::BulkString(bytes) => Ok(vec![Reply::new(String::from_utf8_lossy(&bytes))]),
+        Value::Array(items) => Ok(items.into_iter().map(replies_of).collect::<Result<Vec<_>, _>>()?.concat()),
         Value::ServerError(fault) => Err(fault.into()),
-        other => Ok(Reply::new(format!("{other:?}"))),
+        _ => Err(bad_reply()),
     }
+}
+
+fn bad_reply() -> RedisError {
+    RedisError::from((ErrorKind::UnexpectedReturnType, "a script replied what none of ours does"))
 }
 
 fn not_connected() -> RedisError {

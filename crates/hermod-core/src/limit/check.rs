@@ -93,13 +93,12 @@ impl Operation for Check {
     }
 
     fn call(&self, call: &mut ScriptCall) {
-        let mut given = Vec::with_capacity(8 + 32 * self.rules.len());
-        given.extend_from_slice(&self.cost.to_le_bytes());
+        call.given.reserve(8 + 32 * self.rules.len());
+        call.given.extend_from_slice(&self.cost.to_le_bytes());
         for rule in self.rules.iter() {
             call.keys.push(key::limit(&self.place, &rule.id, &self.subject));
-            given.extend_from_slice(&rule.meter.packed());
+            call.given.extend_from_slice(&rule.meter.packed());
         }
-        call.bytes(&given);
     }
 
     fn is_durable(&self) -> bool {

@@ -62,6 +62,11 @@ impl Address {
         }
         Ok(Address { kind, text: redacted(url) })
     }
+
+    /// Whether it is a Cluster, where a call may touch one slot only.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.kind, Kind::Cluster(_))
+    }
 }
 
 /// `user:password@host,host/path` in its three parts; the credentials keep their `@`.

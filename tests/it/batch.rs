@@ -1,0 +1,60 @@
+//! Operations that share a script call keep apart.
+
+use anyhow::{Result, ensure};
+use hermod_core::limit::{Algorithm, Checked, Rule, Verdict};
+use hermod_core::{Action, Name, Once, Outcome, RuleId};
+use hermod_tests::{EngineLane, Store};
+use tokio::task::JoinSet;
+
+const SUBJECTS: u64 = 200;
+
+fn rule(limit: u64) -> Result<Rule> {
+    Ok(Rule {
+        id: RuleId::new(format!("r{limit}"))?,
+        name: Name::default_name(),
+        action: Action::new("act")?,
+        subject: None,
+        limit,
+        per: "1day".parse()?,
+        algorithm: Algorithm::TokenBucket,
+        burst: None,
+        durable: false,
+        version: 0,
+    })
+}
+
+/// Hundreds at once, each with a cost, a number of rules and a key of its own, each asked twice: every
+/// one gets its own answer, and of each key one is done and the other replayed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_of_a_shared_call_gets_its_own_answer() -> Result<()> {
+    for store in Store::ALL {
+        let lane = EngineLane::open(store).await?;
+        let mut asked = JoinSet::new();
+        for n in (1..=SUBJECTS).chain(1..=SUBJECTS) {
+            let rules = if n % 3 == 0 { vec![rule(1_000)?, rule(2_000)?] } else { vec![rule(1_000)?] };
+            let (engine, operation) = (lane.engine().clone(), lane.operation(&format!("s{n}"), n, &rules)?);
+            let once = Once::new(&format!("k{n}"), b"the same")?;
+            asked.spawn(async move { (n, engine.run(&operation, Some(&once)).await) });
+        }
+        let (mut done, mut replayed) = (0, 0);
+        while let Some(answered) = asked.join_next().await {
+            let (n, ran) = answered?;
+            let checked: Checked = match ran?.outcome {
+                Outcome::Done(checked) => {
+                    done += 1;
+                    checked
+                }
+                Outcome::Replayed(checked) => {
+                    replayed += 1;
+                    checked
+                }
+                Outcome::Conflict => anyhow::bail!("{store:?}: s{n} met another's key"),
+            };
+            let left: Vec<u64> = checked.rules.iter().map(|rule| rule.left).collect();
+            let expected = if n % 3 == 0 { vec![1_000 - n, 2_000 - n] } else { vec![1_000 - n] };
+            ensure!(checked.verdict == Verdict::Allowed && left == expected, "{store:?}: s{n} was told {checked:?}");
+        }
+        ensure!((done, replayed) == (SUBJECTS, SUBJECTS), "{store:?}: {done} done, {replayed} replayed");
+    }
+    Ok(())
+}
