@@ -18,7 +18,7 @@ use super::{Inner, not_connected};
 /// So many operations share a call. A script must not hold up the others for long.
 const BATCH_MAX: usize = 32;
 /// So many calls are on their way before operations wait for each other.
-const UNDER_WAY_MAX: usize = 4;
+const UNDER_WAY_MAX: usize = 2;
 
 /// The operations of one script that wait for a call.
 #[derive(Debug)]
@@ -58,7 +58,11 @@ impl Batch {
             // A task of its own: the others must not depend on whoever came first staying for the answer.
             tokio::spawn(Arc::clone(self).send_all(Arc::clone(inner)));
         }
-        answered.await.unwrap_or_else(|_| Err(not_connected()))
+        // Its place in the line counts too: a store that is silent must not make the last wait for all before it.
+        match tokio::time::timeout(inner.options.timeout, answered).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(not_connected())),
+            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+        }
     }
 
     /// Sends one batch after the other until nobody waits.
@@ -66,6 +70,8 @@ impl Batch {
         loop {
             let (calls, answers): (Vec<_>, Vec<_>) = {
                 let mut state = self.state.lock();
+                // Whoever has gone was told that nothing is known; better that nothing is done.
+                state.waiting.retain(|waiting| !waiting.answer.is_closed());
                 if state.waiting.is_empty() {
                     state.under_way -= 1;
                     return;
