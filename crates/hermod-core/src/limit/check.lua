@@ -7,14 +7,17 @@
 local unpack_ints, format = struct.unpack, string.format
 
 return drive(function(first_key, count, given, keep)
-  local cost = unpack_ints('<I8', given)
   local verdict = 'allowed'
   -- Of one rule all is kept in these; of several, `seen` keeps what the second pass needs.
-  local limit, period, burst, tick, debt, time, retry
+  local cost, limit, period, burst, tick, debt, time, retry
   local seen = count > 1 and {}
 
   for i = 1, count do
-    limit, period, burst, tick = unpack_ints('<I8I8I8I8', given, i * 32 - 23)
+    if i == 1 then
+      cost, limit, period, burst, tick = unpack_ints('<I8I8I8I8I8', given)
+    else
+      limit, period, burst, tick = unpack_ints('<I8I8I8I8', given, i * 32 - 23)
+    end
     local full = burst * period
     debt, time, retry = 0, (now - now % tick) / tick, '0'
     local stored = call('GET', KEYS[i + first_key - 1])

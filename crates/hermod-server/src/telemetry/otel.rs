@@ -18,6 +18,8 @@ pub(crate) struct Traces(SdkTracerProvider);
 impl Traces {
     /// `url` is the collector's base: `http://localhost:4318`.
     pub(crate) fn start(url: &str) -> Result<Traces, ConfigError> {
+        // The exporter's HTTP client takes the process' provider; the server, which starts later, finds it installed.
+        let _installed = rustls::crypto::ring::default_provider().install_default();
         let endpoint = format!("{}/v1/traces", url.trim_end_matches('/'));
         let exporter = SpanExporter::builder()
             .with_http()
