@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hermod_core::{Invalid, Micros, SpaceId};
+use hermod_core::{Micros, SpaceId};
 
 use crate::scope::Scope;
 
@@ -76,15 +76,6 @@ pub struct CatalogOnce {
     pub key: String,
     /// Of everything that must be the same next time, the kind of request included.
     pub fingerprint: u128,
-}
-
-impl CatalogOnce {
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        if self.key.is_empty() || self.key.len() > 128 || !self.key.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(Invalid::new("Idempotency-Key", "must be 1 to 128 printable ASCII characters without spaces"));
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

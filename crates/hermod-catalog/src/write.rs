@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use hermod_core::limit::Rule;
-use hermod_core::{Micros, SpaceId, once};
+use hermod_core::{Micros, Once, SpaceId, once};
 use serde::{Deserialize, Serialize};
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
@@ -62,7 +62,7 @@ impl<'a> Write<'a> {
     /// Takes a number, unless the answer is known.
     pub(crate) async fn begin(catalog: &'a Catalog, once: Option<&'a CatalogOnce>) -> Result<Begun<'a>, CatalogError> {
         if let Some(once) = once {
-            once.check()?;
+            Once::check_key(&once.key)?;
         }
         let inner: &'a Inner = &catalog.inner;
         let turn = inner.writing.lock().await;

@@ -24,10 +24,16 @@ pub struct Once {
 impl Once {
     /// `key` is the caller's, 1-128 printable characters; `body` is what must be the same next time.
     pub fn new(key: &str, body: &[u8]) -> Result<Once, Invalid> {
+        Once::check_key(key)?;
+        Ok(Once { key: key.to_owned(), fingerprint: xxhash_rust::xxh3::xxh3_128(body) })
+    }
+
+    /// Whether this can be a key, here and wherever else keys are taken.
+    pub fn check_key(key: &str) -> Result<(), Invalid> {
         if key.is_empty() || key.len() > 128 || !key.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(Invalid::new("Idempotency-Key", "must be 1 to 128 printable ASCII characters without spaces"));
         }
-        Ok(Once { key: key.to_owned(), fingerprint: xxhash_rust::xxh3::xxh3_128(body) })
+        Ok(())
     }
 
     /// The caller's key.

@@ -8,7 +8,7 @@ pub mod embedded;
 mod error;
 pub mod redis;
 
-use hermod_core::{Micros, Once, Operation, Outcome, Partitions};
+use hermod_core::{Once, Operation, Outcome, Partitions};
 
 pub use clock::Clock;
 pub use embedded::Embedded;
@@ -84,6 +84,3 @@ pub enum Durability {
     /// In the memory of this many Redis replicas as well.
     Replicas(u32),
 }
-
-/// A deferred change is on disk after this long at the latest.
-pub const DEFERRED_MAX: Micros = Micros::saturating(1_000_000);

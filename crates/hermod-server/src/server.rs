@@ -31,8 +31,6 @@ pub struct Mode {
     pub open: bool,
     /// Time stands still until it is moved.
     pub manual_clock: bool,
-    /// Every draw follows from this.
-    pub seed: Option<u64>,
 }
 
 /// A server could not be started. Each says what to do; what went wrong underneath is its source.
