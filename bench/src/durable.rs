@@ -19,7 +19,7 @@ pub(crate) async fn run() -> Result<()> {
     let folder = tempfile::tempdir_in(std::env::current_exe()?.parent().unwrap_or(std::path::Path::new(".")))?;
     let engine = Embedded::open(Options::new(folder.path()))?;
     let space = SpaceId::default_space();
-    let meter = Meter::new(1_000_000_000, Micros::saturating(1_000_000), 1_000_000_000)?;
+    let meter = Meter::Bucket(Bucket::new(1_000_000_000, Micros::saturating(1_000_000), 1_000_000_000, 0)?);
     let rules: Arc<[Limited]> = Arc::new([Limited { id: RuleId::new("bench")?, name: Name::default_name(), meter, durable: true }]);
     let commits = engine.commits();
     let began = Instant::now();

@@ -21,7 +21,7 @@ pub(crate) async fn run() -> Result<()> {
     let store = server::Redis::start()?;
     let engine = hermod_engine::Redis::open(Options::new(Address::parse(&store.url())?)).await?;
     let space = SpaceId::default_space();
-    let meter = Meter::new(1_000_000, Micros::saturating(1_000_000), 1_000_000)?;
+    let meter = Meter::Bucket(Bucket::new(1_000_000, Micros::saturating(1_000_000), 1_000_000, 0)?);
     let rules: Arc<[Limited]> = Arc::new([Limited { id: RuleId::new("bench")?, name: Name::default_name(), meter, durable: false }]);
     let checks = (0..SUBJECTS)
         .map(|n| {

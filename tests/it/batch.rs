@@ -1,26 +1,16 @@
 //! Operations that share a script call keep apart.
 
 use anyhow::{Result, ensure};
-use hermod_core::limit::{Algorithm, Checked, Rule, Verdict};
-use hermod_core::{Action, Name, Once, Outcome, RuleId};
+use hermod_core::limit::{Act, Algorithm, Checked, Pattern, Rule, Verdict};
+use hermod_core::{Once, Outcome, RuleId};
 use hermod_tests::{EngineLane, Store};
 use tokio::task::JoinSet;
 
 const SUBJECTS: u64 = 200;
 
 fn rule(limit: u64) -> Result<Rule> {
-    Ok(Rule {
-        id: RuleId::new(format!("r{limit}"))?,
-        name: Name::default_name(),
-        action: Action::new("act")?,
-        subject: None,
-        limit,
-        per: "1day".parse()?,
-        algorithm: Algorithm::TokenBucket,
-        burst: None,
-        durable: false,
-        version: 0,
-    })
+    let rule = Rule::new(RuleId::new(format!("r{limit}"))?, Pattern::action("act")?, limit, "1day".parse()?);
+    Ok(Rule { algorithm: Algorithm::TokenBucket, ..rule })
 }
 
 /// Hundreds at once, each with a cost, a number of rules and a key of its own, each asked twice: every
@@ -32,7 +22,7 @@ async fn every_operation_of_a_shared_call_gets_its_own_answer() -> Result<()> {
         let mut asked = JoinSet::new();
         for n in (1..=SUBJECTS).chain(1..=SUBJECTS) {
             let rules = if n % 3 == 0 { vec![rule(1_000)?, rule(2_000)?] } else { vec![rule(1_000)?] };
-            let (engine, operation) = (lane.engine().clone(), lane.operation(&format!("s{n}"), n, &rules)?);
+            let (engine, operation) = (lane.engine().clone(), lane.operation(&format!("s{n}"), Act::Check, n, &rules)?);
             let once = Once::new(&format!("k{n}"), b"the same")?;
             asked.spawn(async move { (n, engine.run(&operation, Some(&once)).await) });
         }
@@ -50,9 +40,9 @@ async fn every_operation_of_a_shared_call_gets_its_own_answer() -> Result<()> {
                 }
                 Outcome::Conflict => anyhow::bail!("{store:?}: s{n} met another's key"),
             };
-            let left: Vec<u64> = checked.rules.iter().map(|rule| rule.left).collect();
+            let left: Vec<u64> = checked.ruled().map(|(_, ruled)| ruled.left).collect();
             let expected = if n % 3 == 0 { vec![1_000 - n, 2_000 - n] } else { vec![1_000 - n] };
-            ensure!(checked.verdict == Verdict::Allowed && left == expected, "{store:?}: s{n} was told {checked:?}");
+            ensure!(checked.verdict() == Verdict::Allowed && left == expected, "{store:?}: s{n} was told {checked:?}");
         }
         ensure!((done, replayed) == (SUBJECTS, SUBJECTS), "{store:?}: {done} done, {replayed} replayed");
     }

@@ -11,11 +11,11 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use hermod_core::limit::{Algorithm, Checked, Rule};
-use hermod_core::{Action, Micros, Name, Once, Outcome, RuleId, Seed, SpaceId};
+use hermod_core::limit::{Act, Algorithm, Mode, Pattern, Per, Retry, Rule, Scope};
+use hermod_core::{Micros, Name, Once, Outcome, RuleId, Seed, SpaceId};
 use hermod_engine::Engine;
 use hermod_tests::lane::START;
-use hermod_tests::model::{Asked, Model};
+use hermod_tests::model::{Asked, Decided, Model, decided};
 use hermod_tests::{EngineLane, Store, unique};
 use tokio::task::JoinSet;
 
@@ -54,24 +54,48 @@ fn random_rule(draws: &mut Draws, number: u64) -> Rule {
         let limit: u64 = draws.one_of(&[1, 1, 2, 3, 7, 10, 60, 97, 1_000, 86_400, 1_000_003, 1 << 32, 1 << 50]);
         let per_us =
             draws.one_of(&[1, 3, 7, 1_000, 999_999, 1_000_000, 1_000_001, 60_000_000, 3_600_000_000, 86_400_000_000, 31_536_000_000_000]);
+        let algorithm = draws.one_of(&[
+            Algorithm::TokenBucket,
+            Algorithm::TokenBucket,
+            Algorithm::LeakyBucket,
+            Algorithm::FixedWindow,
+            Algorithm::SlidingWindow,
+            Algorithm::SlidingWindow,
+            Algorithm::SlidingLog,
+        ]);
+        let is_bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
         let burst = match draws.below(4) {
+            _ if !is_bucket => None,
             0 => None,
             1 => Some(1),
             2 => Some(limit.saturating_mul(2)),
             _ => Some(draws.one_of(&[1, 2, 5, 100, 1 << 20])),
         };
+        let queue = (algorithm == Algorithm::LeakyBucket && draws.chance(70)).then(|| draws.one_of(&[1, 3, 100, 1 << 20]));
+        let calendar = draws.one_of(&["day@Europe/Berlin", "month@UTC", "week@America/New_York", "hour@Asia/Kolkata"]);
+        let per = match algorithm {
+            Algorithm::FixedWindow if draws.chance(40) => calendar.parse().unwrap(),
+            _ => Per::span(Micros::saturating(per_us)).unwrap(),
+        };
         let rule = Rule {
             id: RuleId::new(format!("r{number}")).unwrap(),
             name: Name::new(format!("n{number}")).unwrap(),
-            action: Action::new("act").unwrap(),
+            action: Pattern::action("act").unwrap(),
             subject: None,
+            when: None,
             limit,
-            per: hermod_core::limit::Per::new(Micros::saturating(per_us)).unwrap(),
-            algorithm: Algorithm::TokenBucket,
+            per,
+            algorithm,
             burst,
+            queue,
+            approximate: algorithm == Algorithm::SlidingWindow && draws.chance(40),
+            scope: Scope::Subject,
+            mode: draws.one_of(&[Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Shadow]),
             durable: draws.chance(10),
+            on_store_error: None,
             version: 0,
         };
+        let rule = Rule { mode: if draws.chance(2) { Mode::Block } else { rule.mode }, ..rule };
         if rule.meter().is_ok() {
             return rule;
         }
@@ -90,8 +114,8 @@ fn random_cost(draws: &mut Draws, rules: &[Rule]) -> u64 {
 }
 
 /// Moves the clock to a place worth looking at.
-fn random_time(draws: &mut Draws, now: u64, last: Option<&Checked>) -> u64 {
-    let retry = last.and_then(Checked::retry_at).map(Micros::get).filter(|at| *at > now);
+fn random_time(draws: &mut Draws, now: u64, last: Option<&Decided>) -> u64 {
+    let retry = last.and_then(|decided| retry_at(draws, decided)).filter(|at| *at > now);
     let moved = match (draws.below(10), retry) {
         (0 | 1, Some(at)) => at - 1,
         (2..=4, Some(at)) => at,
@@ -104,6 +128,20 @@ fn random_time(draws: &mut Draws, now: u64, last: Option<&Checked>) -> u64 {
     };
     // Far enough from the end of exact integers that no sum passes it.
     moved.clamp(START.get(), START.get() + (1 << 50))
+}
+
+/// When one of the rules that refused says to ask again, or when one of them is as new.
+fn retry_at(draws: &mut Draws, decided: &Decided) -> Option<u64> {
+    let spans: Vec<u64> = decided
+        .rules
+        .iter()
+        .flat_map(|(_, ruled)| match ruled.retry {
+            Retry::After(span) => [span.get(), span.get(), ruled.reset.get()],
+            Retry::Now | Retry::Never => [ruled.reset.get(), 0, 0],
+        })
+        .filter(|span| *span > 0)
+        .collect();
+    if spans.is_empty() { None } else { Some(decided.now.get() + draws.one_of(&spans)) }
 }
 
 async fn history(seed: u64) -> Result<u64> {
@@ -120,7 +158,7 @@ async fn history(seed: u64) -> Result<u64> {
     let mut rules: Vec<Rule> = (0..3).map(|n| random_rule(&mut draws, n)).collect();
     let mut now = START.get();
     let mut latest = now;
-    let mut last: Option<Checked> = None;
+    let mut last: Option<Decided> = None;
     for step in 0..OPERATIONS {
         if draws.chance(2) {
             let number = draws.below(3);
@@ -132,9 +170,11 @@ async fn history(seed: u64) -> Result<u64> {
         let count = usize::try_from(1 + draws.below(3))?;
         let (subject, used) = (format!("s{}", draws.below(4)), &rules[..count]);
         let cost = random_cost(&mut draws, used);
-        let once = draws.chance(15).then(|| (format!("k{}", draws.below(5)), format!("{subject} {cost} {count}")));
+        let act = draws.one_of(&[Act::Check, Act::Check, Act::Check, Act::Check, Act::Check, Act::Peek, Act::Force, Act::Refund]);
+        let once = draws.chance(15).then(|| (format!("k{}", draws.below(5)), format!("{subject} {act:?} {cost} {count}")));
         let asked = Asked {
             subject: &subject,
+            act,
             cost,
             rules: used,
             once: once.as_ref().map(|(key, body)| (key.as_str(), body.as_str())),
@@ -144,15 +184,15 @@ async fn history(seed: u64) -> Result<u64> {
         let key = once.as_ref().map(|(key, body)| Once::new(key, body.as_bytes())).transpose()?;
         let ask = |lane: &EngineLane| {
             lane.clock().set(Micros::saturating(now));
-            let (engine, operation, key) = (lane.engine().clone(), lane.operation(&subject, cost, used), key.clone());
-            async move { anyhow::Ok(engine.run(&operation?, key.as_ref()).await?.outcome) }
+            let (engine, operation, key) = (lane.engine().clone(), lane.operation(&subject, act, cost, used), key.clone());
+            async move { anyhow::Ok(decided(&engine.run(&operation?, key.as_ref()).await?.outcome)) }
         };
         let (embedded, redis, cluster) = tokio::try_join!(ask(&lanes[0]), ask(&lanes[1]), ask(&lanes[2]))?;
         for (store, outcome) in Store::ALL.iter().zip([embedded, redis, cluster]) {
             ensure!(outcome == expected, "step {step} on {store:?}: {asked:?}\n model: {expected:?}\n store: {outcome:?}");
         }
         last = match expected {
-            Outcome::Done(checked) | Outcome::Replayed(checked) => Some(checked),
+            Outcome::Done(decided) | Outcome::Replayed(decided) => Some(decided),
             Outcome::Conflict => None,
         };
         if step % 100 == 99 {

@@ -1,6 +1,6 @@
 //! The tables, on every lane.
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use hermod_tests::{Lane, table};
 
 const LIMIT: &str = include_str!("../tables/limit.txt");
@@ -11,10 +11,14 @@ async fn limit_tables_agree_on_every_lane() -> Result<()> {
     let tests = table::parse(LIMIT)?;
     assert!(tests.len() >= 25, "the table has shrunk to {} tests", tests.len());
     for (name, mut lane) in Lane::all().await? {
+        let mut failed = Vec::new();
         for test in &tests {
-            test.run(&mut lane).await.with_context(|| format!("on {name}"))?;
+            if let Err(fault) = test.run(&mut lane).await {
+                failed.push(format!("{fault:#}"));
+            }
         }
         lane.close().await?;
+        ensure!(failed.is_empty(), "on {name}:\n{}", failed.join("\n"));
         println!("{name}: {} tests", tests.len());
     }
     Ok(())

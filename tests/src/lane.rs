@@ -6,10 +6,10 @@ mod http;
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use hermod_core::limit::{Checked, Rule, Verdict};
+use hermod_core::limit::{Act, Pattern, Retry, Rule, Verdict};
 use hermod_core::{Micros, Outcome, RuleId};
 
-use crate::model::{Asked, Model};
+use crate::model::{Asked, Decided, Model};
 pub use engine::EngineLane;
 pub use http::HttpLane;
 
@@ -39,10 +39,19 @@ pub struct Ask {
     pub subject: String,
     /// What.
     pub action: String,
+    /// Check, peek, force or refund.
+    pub act: Act,
     /// How much.
     pub cost: u64,
     /// An idempotency key.
     pub key: Option<String>,
+}
+
+impl Ask {
+    /// What an idempotency key is bound to.
+    fn body(&self) -> String {
+        format!("{} {} {:?} {}", self.subject, self.action, self.act, self.cost)
+    }
 }
 
 /// What came out, as far as every lane can see it.
@@ -56,30 +65,51 @@ pub struct Seen {
     pub bound_by: Option<String>,
     /// When to ask again, since the start, in milliseconds rounded up, as HTTP shows it.
     pub retry_ms: Option<u64>,
+    /// How long to wait, in milliseconds rounded up, as HTTP shows it.
+    pub delay_ms: u64,
     /// Answered before.
     pub is_replayed: bool,
 }
 
 impl Seen {
-    fn new(rules: &[Rule], outcome: Outcome<Checked>) -> Seen {
-        let (checked, is_replayed) = match outcome {
-            Outcome::Done(checked) => (checked, false),
-            Outcome::Replayed(checked) => (checked, true),
-            Outcome::Conflict => {
-                return Seen { verdict: "conflict", left: BTreeMap::new(), bound_by: None, retry_ms: None, is_replayed: false };
-            }
+    /// An answer of this kind that says nothing else.
+    pub fn only(verdict: &'static str) -> Seen {
+        Seen { verdict, left: BTreeMap::new(), bound_by: None, retry_ms: None, delay_ms: 0, is_replayed: false }
+    }
+
+    fn new(rules: &[Rule], outcome: Outcome<Decided>) -> Seen {
+        let (decided, is_replayed) = match outcome {
+            Outcome::Done(decided) => (decided, false),
+            Outcome::Replayed(decided) => (decided, true),
+            Outcome::Conflict => return Seen::only("conflict"),
         };
-        let verdict = match checked.verdict {
+        let verdict = match decided.verdict {
             Verdict::Allowed => "allowed",
             Verdict::Denied => "denied",
             Verdict::Never => "never",
         };
-        let name = |i: usize| rules.get(i).map(|rule| rule.name.to_string());
+        let is_shadow = |name: &str| rules.iter().any(|rule| rule.name.as_str() == name && rule.mode == hermod_core::limit::Mode::Shadow);
+        // Never outweighs any time; the first of equals binds.
+        let longest = |retry: &Retry| match retry {
+            Retry::Now => 0,
+            Retry::After(span) => span.get(),
+            Retry::Never => u64::MAX,
+        };
+        let mut bound: Option<(&str, u64)> = None;
+        for (name, ruled) in decided.rules.iter().filter(|(name, _)| !is_shadow(name)) {
+            let wait = longest(&ruled.retry);
+            if wait > bound.map_or(0, |(_, longest)| longest) {
+                bound = Some((name, wait));
+            }
+        }
+        let retry_us = bound.map(|(_, wait)| wait).filter(|wait| *wait < u64::MAX);
+        let delay = decided.rules.iter().filter(|(name, _)| !is_shadow(name)).map(|(_, ruled)| ruled.delay.get()).max();
         Seen {
             verdict,
-            left: rules.iter().zip(&checked.rules).map(|(rule, ruled)| (rule.name.to_string(), ruled.left)).collect(),
-            bound_by: checked.bound_by().and_then(name),
-            retry_ms: checked.retry_at().map(|at| at.since(START).get().div_ceil(1000)),
+            left: decided.rules.iter().map(|(name, ruled)| (name.clone(), ruled.left)).collect(),
+            bound_by: bound.map(|(name, _)| name.to_owned()),
+            retry_ms: retry_us.map(|us| (decided.now.since(START).get() + us).div_ceil(1000)),
+            delay_ms: delay.unwrap_or(0).div_ceil(1000),
             is_replayed,
         }
     }
@@ -135,9 +165,9 @@ impl Lane {
                 if rules.is_empty() {
                     return Ok(unlimited());
                 }
-                let body = format!("{} {} {}", ask.subject, ask.action, ask.cost);
+                let body = ask.body();
                 let once = ask.key.as_deref().map(|key| (key, body.as_str()));
-                let asked = Asked { subject: &ask.subject, cost: ask.cost, rules: &rules, once, now: lane.now };
+                let asked = Asked { subject: &ask.subject, act: ask.act, cost: ask.cost, rules: &rules, once, now: lane.now };
                 Ok(Seen::new(&rules, lane.model.check(&asked)))
             }
             Lane::Engine(lane) => lane.check(ask).await,
@@ -157,7 +187,7 @@ impl Lane {
 }
 
 fn unlimited() -> Seen {
-    Seen { verdict: "allowed", left: BTreeMap::new(), bound_by: None, retry_ms: None, is_replayed: false }
+    Seen::only("allowed")
 }
 
 /// The model with its clock and its rules.
@@ -184,12 +214,21 @@ impl Rules {
         self.0.insert(rule.id.clone(), rule);
     }
 
-    /// Of each name the subject's own rule, else everyone's; by name.
+    /// Of each name the most specific rule, by name: an exact subject before a glob before none, then
+    /// the same for the action.
     pub fn matching(&self, action: &str, subject: &str) -> Vec<Rule> {
+        let rank = |pattern: Option<&Pattern>| pattern.map_or((0, 0), |p| (if p.is_glob() { 1 } else { 2 }, p.literal_len()));
+        let specific = |rule: &Rule| {
+            let (subject, action) = (rank(rule.subject.as_ref()), rank(Some(&rule.action)));
+            (subject.0, action.0, subject.1, action.1)
+        };
         let mut by_name: BTreeMap<String, Rule> = BTreeMap::new();
-        for rule in self.0.values().filter(|rule| rule.action.as_str() == action) {
-            let is_own = rule.subject.as_ref().map(|s| s.as_str() == subject);
-            if is_own == Some(true) || (is_own.is_none() && !by_name.contains_key(rule.name.as_str())) {
+        for rule in self.0.values() {
+            if !rule.action.matches(action) || rule.subject.as_ref().is_some_and(|pattern| !pattern.matches(subject)) {
+                continue;
+            }
+            let found = by_name.get(rule.name.as_str());
+            if found.is_none_or(|other| specific(rule) > specific(other)) {
                 by_name.insert(rule.name.to_string(), rule.clone());
             }
         }

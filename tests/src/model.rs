@@ -1,63 +1,25 @@
 //! The third opinion: a slow, obvious model that shares no formula with the engines.
 //!
-//! It thinks in tokens, not in debt: how many have been used, as an exact fraction, and how many
-//! have come back since. The engines think in units of debt. Where all three agree, the formula is
-//! likely to be right.
+//! It keeps what was charged in plain terms and answers one question only: would this cost fit at
+//! this time? When to ask again is found by trying: the first time at which it would fit. The engines
+//! compute that time in one step. Where all of them agree, the formula is likely to be right.
+
+mod record;
 
 use std::collections::{BTreeMap, HashMap};
 
-use hermod_core::limit::{Checked, Retry, Rule, Ruled, Told, Verdict};
+use hermod_core::limit::{Act, Mode, Retry, Rule, Ruled, Verdict};
 use hermod_core::{Micros, Outcome};
 
-/// Used tokens as `parts / of`, when that was true, and until when it means anything.
-#[derive(Clone, Copy, Debug)]
-struct Used {
-    parts: u128,
-    of: u128,
-    at: u128,
-    /// When all of them are back, by the rule they were taken under.
-    until: u128,
-}
-
-/// A rule in numbers wide enough for anything.
-#[derive(Clone, Copy, Debug)]
-struct Numbers {
-    limit: u128,
-    burst: u128,
-    /// The period in ticks.
-    period: u128,
-    tick: u128,
-}
-
-impl Numbers {
-    fn of(rule: &Rule) -> Numbers {
-        let (limit, burst) = (u128::from(rule.limit), u128::from(rule.burst.unwrap_or(rule.limit)));
-        let per = u128::from(rule.per.span().get());
-        // A tick is the finest at which the product of burst and period can be counted.
-        let tick = [1, 1_000, 1_000_000].into_iter().find(|tick| burst * (per / tick) <= 1 << 52).unwrap_or(1_000_000);
-        Numbers { limit, burst, period: per / tick, tick }
-    }
-
-    /// What of `used` is still used at `time` (in ticks), and the time that counts.
-    fn used_at(self, used: Option<Used>, time: u128) -> (u128, u128) {
-        let Some(used) = used else { return (0, time) };
-        // The same share of tokens in this rule's parts, rounded in the owner's favour of nobody: up.
-        let parts = (used.parts * self.period).div_ceil(used.of).min(self.burst * self.period);
-        let at = used.at.div_ceil(self.tick);
-        let whole_bucket = (self.burst * self.period).div_ceil(self.limit);
-        match time {
-            later if later > at => (parts.saturating_sub((later - at) * self.limit), later),
-            earlier if at - earlier <= whole_bucket => (parts, at),
-            _ => (0, time),
-        }
-    }
-}
+use record::{Numbers, Record};
 
 /// A check as the model sees it.
 #[derive(Clone, Debug)]
 pub struct Asked<'a> {
     /// Who.
     pub subject: &'a str,
+    /// Check, peek, force or refund.
+    pub act: Act,
     /// How much.
     pub cost: u64,
     /// Under which rules.
@@ -68,77 +30,115 @@ pub struct Asked<'a> {
     pub now: Micros,
 }
 
+/// What the model answers, and what of an engine's answer it can be compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The outcome over all rules.
+    pub verdict: Verdict,
+    /// The time of the answer.
+    pub now: Micros,
+    /// What each rule said, with its name.
+    pub rules: Vec<(String, Ruled)>,
+}
+
+impl Decided {
+    /// The same of an engine's answer.
+    pub fn of(checked: &hermod_core::limit::Checked) -> Decided {
+        let rules = checked.ruled().map(|(rule, ruled)| (rule.name.to_string(), ruled)).collect();
+        Decided { verdict: checked.verdict(), now: checked.now, rules }
+    }
+}
+
+/// The outcome of an engine, in the model's terms.
+pub fn decided(outcome: &Outcome<hermod_core::limit::Checked>) -> Outcome<Decided> {
+    match outcome {
+        Outcome::Done(checked) => Outcome::Done(Decided::of(checked)),
+        Outcome::Replayed(checked) => Outcome::Replayed(Decided::of(checked)),
+        Outcome::Conflict => Outcome::Conflict,
+    }
+}
+
 /// All state there is.
 #[derive(Debug, Default)]
 pub struct Model {
-    used: HashMap<(String, String), Used>,
-    kept: BTreeMap<(String, String), (String, Checked, u64)>,
+    used: HashMap<(String, String), Record>,
+    kept: BTreeMap<(String, String), (String, Decided, u64)>,
 }
 
 impl Model {
     /// What the engines should answer.
-    pub fn check(&mut self, asked: &Asked<'_>) -> Outcome<Checked> {
+    pub fn check(&mut self, asked: &Asked<'_>) -> Outcome<Decided> {
         if let Some((key, body)) = asked.once
             && let Some((kept_body, answer, until)) = self.kept.get(&(asked.subject.to_owned(), key.to_owned()))
             && *until > asked.now.get()
         {
             return if kept_body == body { Outcome::Replayed(answer.clone()) } else { Outcome::Conflict };
         }
-        let checked = self.decide(asked);
-        if let (Some((key, body)), Verdict::Allowed) = (asked.once, checked.verdict) {
+        let decided = self.decide(asked);
+        if let (Some((key, body)), Verdict::Allowed) = (asked.once, decided.verdict)
+            && asked.act != Act::Peek
+        {
             let until = asked.now.get() + 72 * 3_600_000_000;
-            let tell = |rule: &Rule| Told {
-                id: rule.id.clone(),
-                name: rule.name.clone(),
-                limit: rule.limit,
-                burst: rule.burst.unwrap_or(rule.limit),
-            };
-            let kept = Checked { told: Some(asked.rules.iter().map(tell).collect()), ..checked.clone() };
-            self.kept.insert((asked.subject.to_owned(), key.to_owned()), (body.to_owned(), kept, until));
+            self.kept.insert((asked.subject.to_owned(), key.to_owned()), (body.to_owned(), decided.clone(), until));
         }
-        Outcome::Done(checked)
+        Outcome::Done(decided)
     }
 
-    fn decide(&mut self, asked: &Asked<'_>) -> Checked {
+    fn decide(&mut self, asked: &Asked<'_>) -> Decided {
         let (now, cost) = (u128::from(asked.now.get()), u128::from(asked.cost));
+        let is_asking = matches!(asked.act, Act::Check | Act::Peek);
         let mut seen = Vec::new();
+        let mut verdict = Verdict::Allowed;
         for rule in asked.rules {
-            let n = Numbers::of(rule);
-            let stored = self.used.get(&(rule.id.to_string(), asked.subject.to_owned())).copied().filter(|used| used.until > now);
-            let (parts, time) = n.used_at(stored, now / n.tick);
-            let retry = if cost > n.burst {
-                Retry::Never
-            } else {
-                // The parts that must come back before the cost fits.
-                match (parts + cost * n.period).saturating_sub(n.burst * n.period) {
-                    0 => Retry::Now,
-                    short => Retry::After(micros((time + short.div_ceil(n.limit)) * n.tick - now)),
+            let numbers = Numbers::of(rule);
+            let key = (rule.id.to_string(), asked.subject.to_owned());
+            let record = self.used.get(&key).cloned();
+            let fits = !is_asking || numbers.fits(record.as_ref(), cost, now);
+            let never = is_asking && cost > numbers.most();
+            if rule.mode != Mode::Shadow && !fits {
+                verdict = if never || verdict == Verdict::Never { Verdict::Never } else { Verdict::Denied };
+            }
+            seen.push((rule, numbers, key, record, fits, never));
+        }
+        let mut rules = Vec::new();
+        for (rule, numbers, key, record, fits, never) in seen {
+            let mut view = numbers.brought(record.as_ref(), now);
+            // What is not written anew ends when it says.
+            if let Some(record) = record.as_ref().filter(|record| record.until > now) {
+                view.until = view.until.min(record.until);
+            }
+            if verdict == Verdict::Allowed && fits && asked.act != Act::Peek {
+                view = numbers.acted(&view, asked.act, cost, now);
+                self.used.insert(key, view.clone());
+            }
+            let retry = match (fits, never) {
+                (true, _) => Retry::Now,
+                (false, true) => Retry::Never,
+                (false, false) => {
+                    let at = first_time(now, now + numbers.longest(), |at| numbers.fits(record.as_ref(), cost, at));
+                    Retry::After(micros(at - now))
                 }
             };
-            seen.push((rule, n, parts, time, retry));
+            let ruled = Ruled {
+                left: u64::try_from(numbers.left(&view, now)).unwrap_or(u64::MAX),
+                reset: micros(view.until.saturating_sub(now)),
+                retry,
+                delay: if fits { micros(numbers.delay(&view, now)) } else { Micros::ZERO },
+            };
+            rules.push((rule.name.to_string(), ruled));
         }
-        let verdict = if seen.iter().any(|s| s.4 == Retry::Never) {
-            Verdict::Never
-        } else if seen.iter().any(|s| s.4 != Retry::Now) {
-            Verdict::Denied
-        } else {
-            Verdict::Allowed
-        };
-        let mut rules = Vec::new();
-        for (rule, n, parts, time, retry) in seen {
-            let mut parts = parts;
-            if verdict == Verdict::Allowed {
-                parts += cost * n.period;
-                let until = (time + parts.div_ceil(n.limit)) * n.tick;
-                let used = Used { parts, of: n.period, at: time * n.tick, until };
-                self.used.insert((rule.id.to_string(), asked.subject.to_owned()), used);
-            }
-            let left = u64::try_from((n.burst * n.period - parts) / n.period).unwrap_or(u64::MAX);
-            let reset = if parts == 0 { Micros::ZERO } else { micros((time + parts.div_ceil(n.limit)) * n.tick - now) };
-            rules.push(Ruled { left, reset, retry });
-        }
-        Checked { verdict, now: asked.now, rules, told: None }
+        Decided { verdict, now: asked.now, rules }
     }
+}
+
+/// The first time in `from..=to` at which `fits` is true; it stays true once it is.
+fn first_time(from: u128, to: u128, fits: impl Fn(u128) -> bool) -> u128 {
+    let (mut low, mut high) = (from, to);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
 }
 
 fn micros(us: u128) -> Micros {

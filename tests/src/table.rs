@@ -7,16 +7,17 @@
 //! at 9s    check bot-7          -> denied retry 10s
 //! ```
 //! - `test NAME` begins a test with nothing in it.
-//! - `rule NAME LIMIT per SPAN [burst N] [for SUBJECT] [on ACTION] [durable]` adds a rule, or edits
-//!   the one of the same name and subject. The action is `act` if none is given.
-//! - `at TIME check SUBJECT [on ACTION] [cost N] [key K] -> ANSWER`, where times count from the
-//!   start of the test, and go backwards if the table says so. ANSWER is
-//!   `allowed [left N] [NAME left N]...`, `denied retry TIME [by NAME]`, `never [by NAME]`,
+//! - `rule NAME LIMIT per SPAN [ALGORITHM] [approximate] [burst N] [queue N] [for SUBJECT] [on ACTION]
+//!   [durable] [shadow|block]` adds a rule, or edits the one of the same name, subject and action. The
+//!   algorithm is `token_bucket`, the action `act` if none is given.
+//! - `at TIME check|peek|force|refund SUBJECT [on ACTION] [cost N] [key K] -> ANSWER`, where times count
+//!   from the start of the test, and go backwards if the table says so. ANSWER is
+//!   `allowed [left N] [NAME left N]... [wait SPAN]`, `denied retry TIME [by NAME]`, `never [by NAME]`,
 //!   `replayed [left N]` or `conflict`.
 
 use anyhow::{Context, Result, bail, ensure};
-use hermod_core::limit::{Algorithm, Rule};
-use hermod_core::{Action, Name, RuleId, Subject};
+use hermod_core::limit::{Act, Algorithm, Mode, Pattern, Rule, Scope};
+use hermod_core::{Name, RuleId};
 
 use crate::lane::{Ask, Lane, Seen, parse_span};
 
@@ -71,8 +72,14 @@ impl Test {
             "rule" => lane.put_rule(self.rule(words)?).await,
             "at" => {
                 lane.set_time(parse_span(words.take()?)?);
-                ensure!(words.take()? == "check", "only checks can be asked");
-                let seen = lane.check(&self.ask(words)?).await?;
+                let act = match words.take()? {
+                    "check" => Act::Check,
+                    "peek" => Act::Peek,
+                    "force" => Act::Force,
+                    "refund" => Act::Refund,
+                    other => bail!("{other:?} cannot be asked"),
+                };
+                let seen = lane.check(&self.ask(act, words)?).await?;
                 compare(&seen, expected)
             }
             other => bail!("{other:?} is no row"),
@@ -90,33 +97,47 @@ impl Test {
         ensure!(words.take()? == "per", "a rule reads: rule NAME LIMIT per SPAN");
         let per = words.take()?.parse()?;
         let subject = words.option("for").map(|s| self.own(s));
-        let action = self.own(words.option("on").unwrap_or("act"));
+        let on = words.option("on").unwrap_or("act");
+        let action = self.own(on);
         let burst = words.option("burst").map(str::parse).transpose()?;
-        let durable = words.flag("durable");
-        words.flag("token_bucket");
+        let queue = words.option("queue").map(str::parse).transpose()?;
+        let (durable, approximate) = (words.flag("durable"), words.flag("approximate"));
+        let algorithm = Algorithm::ALL.into_iter().find(|algorithm| words.flag(algorithm.as_str()));
+        let mode = match (words.flag("shadow"), words.flag("block")) {
+            (true, _) => Mode::Shadow,
+            (_, true) => Mode::Block,
+            _ => Mode::Enforce,
+        };
         words.end()?;
-        let id = format!("{}.{name}.{}", self.name, subject.as_deref().unwrap_or("all").replace(['/', ':'], "-"));
+        let whom = subject.as_deref().unwrap_or("all");
+        let id = format!("{}.{name}.{whom}.{on}", self.name).replace(['/', ':', '*'], "-");
         Ok(Rule {
             id: RuleId::new(id.get(id.len().saturating_sub(64)..).unwrap_or(&id))?,
             name: Name::new(name)?,
-            action: Action::new(action)?,
-            subject: subject.map(Subject::new).transpose()?,
+            action: Pattern::action(action)?,
+            subject: subject.map(Pattern::subject).transpose()?,
+            when: None,
             limit,
             per,
-            algorithm: Algorithm::TokenBucket,
+            algorithm: algorithm.unwrap_or(Algorithm::TokenBucket),
             burst,
+            queue,
+            approximate,
+            scope: Scope::Subject,
+            mode,
+            on_store_error: None,
             durable,
             version: 0,
         })
     }
 
-    fn ask(&self, mut words: Words<'_>) -> Result<Ask> {
+    fn ask(&self, act: Act, mut words: Words<'_>) -> Result<Ask> {
         let subject = self.own(words.take()?);
         let action = self.own(words.option("on").unwrap_or("act"));
         let cost = words.option("cost").map_or(Ok(1), str::parse)?;
         let key = words.option("key").map(|key| self.own(key));
         words.end()?;
-        Ok(Ask { subject, action, cost, key })
+        Ok(Ask { subject, action, act, cost, key })
     }
 }
 
@@ -131,6 +152,10 @@ fn compare(seen: &Seen, expected: &str) -> Result<()> {
     if let Some(retry) = words.option("retry") {
         let retry_ms = parse_span(retry)?.get().div_ceil(1000);
         ensure!(seen.retry_ms == Some(retry_ms), "expected retry {retry}, got {seen:?}");
+    }
+    if let Some(wait) = words.option("wait") {
+        let wait_ms = parse_span(wait)?.get().div_ceil(1000);
+        ensure!(seen.delay_ms == wait_ms, "expected to wait {wait}, got {seen:?}");
     }
     if let Some(name) = words.option("by") {
         ensure!(seen.bound_by.as_deref() == Some(name), "expected to be refused by {name}, got {seen:?}");

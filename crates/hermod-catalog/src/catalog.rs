@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hermod_core::limit::Limited;
-use hermod_core::{Action, SpaceId, Subject};
+use hermod_core::SpaceId;
+use hermod_core::limit::index::{Considered, no_rules};
+use hermod_core::limit::{Facts, Index, Rules};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
@@ -20,8 +21,8 @@ use crate::error::CatalogError;
 use crate::options::{Options, Target, shown};
 use crate::refresh;
 use crate::secret;
-use crate::snapshot::{Snapshot, no_rules};
-use crate::subjects::{Key, Own, Subjects};
+use crate::snapshot::Snapshot;
+use crate::subjects::{Key, Subjects};
 
 /// How long a check waits for a subject's own rules before it goes on without them.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,11 +49,11 @@ pub(crate) struct Inner {
     poller: OnceLock<AbortHandle>,
 }
 
-/// The rules that apply to one subject and action.
+/// The rules that apply to one call.
 #[derive(Clone, Debug)]
 pub struct Matched {
-    /// By name, then id.
-    pub rules: Arc<[Limited]>,
+    /// One of each name, by name.
+    pub rules: Rules,
     /// Whether the subject's own rules could not be read, so that these are everyone's only.
     pub is_degraded: bool,
 }
@@ -102,33 +103,42 @@ impl Catalog {
     }
 
     /// The rules that apply, if memory knows. `None`: ask [`Catalog::matching`].
-    pub fn matching_now(&self, space: &SpaceId, action: &Action, subject: &Subject) -> Option<Matched> {
+    pub fn matching_now(&self, space: &SpaceId, facts: &Facts<'_>) -> Option<Matched> {
         let snapshot = self.inner.snapshot.load();
         let Some(view) = snapshot.spaces.get(space) else { return Some(Matched { rules: no_rules(), is_degraded: false }) };
-        let everyone = view.everyone(action);
         let rules = match view.subject_rules() {
-            0 => Arc::clone(everyone),
-            _ => self.inner.subjects.get(space, subject)?.with_everyones(action, everyone),
+            0 => view.everyones().find(facts),
+            _ => view.everyones().find_with(&*self.inner.subjects.get(space, facts.subject)?, facts),
         };
         Some(Matched { rules, is_degraded: false })
     }
 
     /// The rules that apply. Always answers: without the database, with what memory knows.
-    pub async fn matching(&self, space: &SpaceId, action: &Action, subject: &Subject) -> Matched {
-        if let Some(matched) = self.matching_now(space, action, subject) {
+    pub async fn matching(&self, space: &SpaceId, facts: &Facts<'_>) -> Matched {
+        if let Some(matched) = self.matching_now(space, facts) {
             return matched;
         }
-        // While the database is known to be away nobody waits for it; the poller finds it again.
-        let own = match self.is_healthy() {
-            true => within(LOAD_TIMEOUT, self.inner.own(space, subject)).await.ok(),
-            false => None,
-        };
+        let own = self.inner.own_in_time(space, facts.subject).await;
         let snapshot = self.inner.snapshot.load();
-        let everyone = snapshot.spaces.get(space).map_or_else(no_rules, |view| Arc::clone(view.everyone(action)));
-        match own {
-            Some(own) => Matched { rules: own.with_everyones(action, &everyone), is_degraded: false },
-            None => Matched { rules: everyone, is_degraded: true },
-        }
+        let everyones = snapshot.spaces.get(space).map(|view| view.everyones());
+        let rules = match (everyones, &own) {
+            (Some(everyones), Some(own)) => everyones.find_with(own, facts),
+            (Some(everyones), None) => everyones.find(facts),
+            (None, _) => no_rules(),
+        };
+        Matched { rules, is_degraded: own.is_none() }
+    }
+
+    /// All rules whose action and subject match, by name, the most specific first, and what became of each.
+    /// Without the database, those that memory knows.
+    pub async fn considered(&self, space: &SpaceId, facts: &Facts<'_>) -> Vec<Considered> {
+        let view = || self.inner.snapshot.load().spaces.get(space).cloned();
+        let own = match view().map_or(0, |view| view.subject_rules()) {
+            0 => None,
+            _ => self.inner.own_in_time(space, facts.subject).await,
+        };
+        // What everyone has is never older than what the subject has.
+        view().map(|view| view.everyones().explain(own.as_deref(), facts)).unwrap_or_default()
     }
 
     /// The key whose text is `presented`, if there is one.
@@ -141,9 +151,21 @@ impl Catalog {
 }
 
 impl Inner {
+    /// A subject's own rules, unless the database does not tell them in time.
+    async fn own_in_time(&self, space: &SpaceId, subject: &str) -> Option<Arc<Index>> {
+        if let Some(own) = self.subjects.get(space, subject) {
+            return Some(own);
+        }
+        // While the database is known to be away nobody waits for it; the poller finds it again.
+        match self.is_healthy.load(Ordering::Acquire) {
+            true => within(LOAD_TIMEOUT, self.own(space, subject)).await.ok(),
+            false => None,
+        }
+    }
+
     /// A subject's own rules, from the cache or the database.
-    async fn own(&self, space: &SpaceId, subject: &Subject) -> Result<Arc<Own>, CatalogError> {
-        let key = Key { space: space.clone(), subject: subject.clone() };
+    async fn own(&self, space: &SpaceId, subject: &str) -> Result<Arc<Index>, CatalogError> {
+        let key = Key { space: space.clone(), subject: subject.into() };
         let vacancy = match self.subjects.get_or_vacancy(&key).await {
             Ok(own) => return Ok(own),
             Err(vacancy) => vacancy,
@@ -153,7 +175,7 @@ impl Inner {
             // One unreadable rule is its subject's trouble, not the database's.
             false => tracing::error!(catalog = %self.place, %space, %subject, "{fault}"),
         })?;
-        let own = Arc::new(Own::new(&rules)?);
+        let own = Arc::new(Index::new(&rules)?);
         vacancy.fill(&own);
         Ok(own)
     }

@@ -31,7 +31,7 @@ pub(crate) struct Change {
     pub(crate) space: SpaceId,
     /// Whom it concerns; everybody if `None`.
     pub(crate) subject: Option<Subject>,
-    /// How many rules with a subject the space has now. Only meant for rules.
+    /// How many rules for one subject the space has now. Only meant for rules.
     pub(crate) subject_rules: u64,
 }
 

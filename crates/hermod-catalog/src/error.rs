@@ -24,8 +24,8 @@ pub enum CatalogError {
         /// Its identifier.
         id: String,
     },
-    /// Another rule has the same name, action and subject: it would be unclear which one wins.
-    #[error("rule {existing} has the same name, action and subject")]
+    /// Another rule has the same name, action, subject and condition: it would be unclear which one wins.
+    #[error("rule {existing} has the same name, action, subject and when")]
     Duplicate {
         /// The rule that is there.
         existing: RuleId,

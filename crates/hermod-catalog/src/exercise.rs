@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod following;
+mod globs;
 mod idempotency;
 mod keys;
 mod matching;
@@ -16,8 +17,9 @@ mod rules;
 
 use std::time::{Duration, Instant};
 
-use hermod_core::limit::Rule;
-use hermod_core::{Action, RuleId, SpaceId, Subject};
+use hermod_core::limit::index::Attributes;
+use hermod_core::limit::{Facts, Pattern, Rule};
+use hermod_core::{RuleId, SpaceId};
 
 use crate::{Catalog, Matched, Options};
 
@@ -33,6 +35,7 @@ pub async fn exercise(url: &str) {
     let b = open(url).await;
     rules::all(&a, &b).await;
     matching::all(&a).await;
+    globs::all(&a, &b).await;
     keys::all(&a).await;
     idempotency::all(&a, &b).await;
     following::all(&a, &b).await;
@@ -71,7 +74,7 @@ fn rule(id: &str, action: &str, subject: Option<&str>, limit: u64) -> Rule {
 fn named(id: &str, name: &str, action: &str, subject: Option<&str>, limit: u64) -> Rule {
     let json = serde_json::json!({ "id": id, "name": name, "action": action, "limit": limit, "per": "1s" });
     let mut rule: Rule = serde_json::from_value(json).unwrap();
-    rule.subject = subject.map(|s| Subject::new(s).unwrap());
+    rule.subject = subject.map(|s| Pattern::subject(s).unwrap());
     rule
 }
 
@@ -79,16 +82,21 @@ fn id(text: &str) -> RuleId {
     RuleId::new(text).unwrap()
 }
 
+/// A call that costs one, without attributes.
+fn facts<'a>(action: &'a str, subject: &'a str) -> Facts<'a> {
+    Facts { subject, action, cost: 1, attributes: Attributes::none() }
+}
+
 /// The ids of the rules that apply, whatever has to be asked for it.
 async fn matching(catalog: &Catalog, space: &SpaceId, action: &str, subject: &str) -> Vec<String> {
-    let matched = catalog.matching(space, &Action::new(action).unwrap(), &Subject::new(subject).unwrap()).await;
+    let matched = catalog.matching(space, &facts(action, subject)).await;
     assert!(!matched.is_degraded);
     ids(&matched)
 }
 
 /// The ids of the rules that apply, if memory knows.
 fn matching_now(catalog: &Catalog, space: &SpaceId, action: &str, subject: &str) -> Option<Vec<String>> {
-    catalog.matching_now(space, &Action::new(action).unwrap(), &Subject::new(subject).unwrap()).as_ref().map(ids)
+    catalog.matching_now(space, &facts(action, subject)).as_ref().map(ids)
 }
 
 fn ids(matched: &Matched) -> Vec<String> {

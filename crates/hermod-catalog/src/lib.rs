@@ -1,7 +1,7 @@
 //! Hermod's definitions (rules, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
 //!
 //! Definitions are written rarely and asked for on every request, so the database is never asked on
-//! the hot path. What concerns everybody is a snapshot in memory (`snapshot.rs`); rules that have a
+//! the hot path. What concerns everybody is a snapshot in memory (`snapshot.rs`); rules for one
 //! subject may be millions, and are cached by subject, "none" included (`subjects.rs`). A server
 //! sees its own writes at once and those of others within a second (`refresh.rs`). Without the
 //! database, memory goes on answering.
@@ -38,7 +38,9 @@ pub use scope::Scope;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hermod_core::{Action, RuleId, SpaceId, Subject};
+    use hermod_core::limit::Facts;
+    use hermod_core::limit::index::Attributes;
+    use hermod_core::{RuleId, SpaceId};
 
     #[tokio::test]
     async fn every_call_can_be_spawned() {
@@ -46,7 +48,9 @@ mod tests {
         let catalog = Catalog::open(Options::default()).await.unwrap();
         let (space, id, once) = (SpaceId::default_space(), RuleId::new("r").unwrap(), None);
         let rule: hermod_core::limit::Rule = serde_json::from_str(r#"{"id":"r","action":"a","limit":1,"per":"1s"}"#).unwrap();
-        is_send(catalog.matching(&space, &Action::new("a").unwrap(), &Subject::new("s").unwrap()));
+        let facts = Facts { subject: "s", action: "a", cost: 1, attributes: Attributes::none() };
+        is_send(catalog.matching(&space, &facts));
+        is_send(catalog.considered(&space, &facts));
         is_send(catalog.rules(&space, None, 1));
         is_send(catalog.rule(&space, &id));
         is_send(catalog.create_rule(&space, rule.clone(), once));

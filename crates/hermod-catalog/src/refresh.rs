@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hermod_core::SpaceId;
 use hermod_core::limit::Rule;
-use hermod_core::{SpaceId, Subject};
 use sqlx::any::AnyRow;
 
 use crate::catalog::Inner;
@@ -151,7 +151,7 @@ impl Inner {
                 view.set_subject_rules(change.subject_rules);
             }
             if let Some(subject) = &change.subject {
-                self.subjects.evict(&change.space, subject);
+                self.subjects.evict(&change.space, subject.as_str());
             }
         }
         Ok(())
@@ -188,9 +188,9 @@ impl Inner {
     }
 
     /// One subject's own rules, from the database.
-    pub(crate) async fn subject_rules(&self, space: &SpaceId, subject: &Subject) -> Result<Vec<Rule>, CatalogError> {
+    pub(crate) async fn subject_rules(&self, space: &SpaceId, subject: &str) -> Result<Vec<Rule>, CatalogError> {
         let statement = "SELECT id, body FROM rules WHERE subject = ? AND space = ?";
-        let rows = self.database.query(statement).bind(subject.as_str()).bind(space.as_str()).fetch_all(self.database.pool()).await?;
+        let rows = self.database.query(statement).bind(subject).bind(space.as_str()).fetch_all(self.database.pool()).await?;
         rows.iter().map(rules::from_row).collect()
     }
 
@@ -216,6 +216,9 @@ pub(crate) fn space_of(row: &AnyRow) -> Result<SpaceId, CatalogError> {
 
 #[cfg(test)]
 mod tests {
+    use hermod_core::limit::index::Attributes;
+    use hermod_core::limit::{Facts, Pattern};
+
     use super::*;
     use crate::{Catalog, Options};
 
@@ -230,13 +233,13 @@ mod tests {
     fn rule(id: &str, subject: Option<&str>) -> Rule {
         let json = format!(r#"{{"id":"{id}","action":"{id}","limit":1,"per":"1s"}}"#);
         let mut rule: Rule = serde_json::from_str(&json).unwrap();
-        rule.subject = subject.map(|s| Subject::new(s).unwrap());
+        rule.subject = subject.map(|s| Pattern::subject(s).unwrap());
         rule
     }
 
     async fn count(catalog: &Catalog, action: &str) -> usize {
-        let (action, subject) = (hermod_core::Action::new(action).unwrap(), Subject::new("bot").unwrap());
-        catalog.matching(&SpaceId::default_space(), &action, &subject).await.rules.len()
+        let facts = Facts { subject: "bot", action, cost: 1, attributes: Attributes::none() };
+        catalog.matching(&SpaceId::default_space(), &facts).await.rules.len()
     }
 
     #[tokio::test]

@@ -1,7 +1,10 @@
 //! Rules: list, get, create, put, delete.
 
-use hermod_core::limit::Rule;
-use hermod_core::{RuleId, SpaceId};
+use std::borrow::Cow;
+
+use hermod_core::limit::{Pattern, Rule, When};
+use hermod_core::{RuleId, SpaceId, Subject};
+use serde::Deserialize;
 use sqlx::any::AnyRow;
 
 use crate::catalog::Catalog;
@@ -103,8 +106,7 @@ impl Catalog {
             None => "INSERT INTO rules (name, action, subject, body, version, space, id) VALUES (?, ?, ?, ?, ?, ?, ?)",
         };
         let body = serde_json::to_string(&rule).map_err(|fault| CatalogError::corrupt("rule", rule.id.as_str(), fault))?;
-        let subject = rule.subject.as_ref().map(|subject| subject.as_str());
-        let query = write.query(statement).bind(rule.name.as_str()).bind(rule.action.as_str()).bind(subject);
+        let query = write.query(statement).bind(rule.name.as_str()).bind(rule.action.as_str()).bind(exact_subject(&rule));
         let query = query.bind(body).bind(sql_int(rule.version)).bind(space.as_str()).bind(rule.id.as_str());
         write.execute(query).await?;
         let changes = changes(&mut write, space, before, old.as_ref(), Some(&rule)).await?;
@@ -121,23 +123,43 @@ async fn stored(write: &mut Write<'_>, space: &SpaceId, id: &RuleId) -> Result<O
     write.fetch(query).await?.as_ref().map(from_row).transpose()
 }
 
-/// Two rules of one name for the same action and subject: nobody could say which one applies.
-async fn refuse_duplicate(write: &mut Write<'_>, space: &SpaceId, rule: &Rule) -> Result<(), CatalogError> {
-    let query = match &rule.subject {
-        Some(subject) => {
-            let statement = "SELECT id FROM rules WHERE subject = ? AND space = ? AND action = ? AND name = ? AND id <> ?";
-            write.query(statement).bind(subject.as_str())
-        }
-        None => write.query("SELECT id FROM rules WHERE subject IS NULL AND space = ? AND action = ? AND name = ? AND id <> ?"),
-    };
-    let query = query.bind(space.as_str()).bind(rule.action.as_str()).bind(rule.name.as_str()).bind(rule.id.as_str());
-    match write.fetch(query).await? {
-        Some(row) => Err(CatalogError::Duplicate { existing: RuleId::new(text(&row, "id")?)? }),
-        None => Ok(()),
-    }
+/// The one subject that the rule is for, as its column has it. Rules for everyone and for subjects
+/// that look alike concern everybody: they are told apart by their body alone, and read together.
+fn exact_subject(rule: &Rule) -> Option<&str> {
+    rule.subject.as_ref().filter(|subject| !subject.is_glob()).map(Pattern::as_str)
 }
 
-/// Whom the step from `old` to `new` concerns; also keeps the space's count of rules with a subject.
+/// What the columns do not tell of a rule.
+#[derive(Deserialize)]
+struct Particulars<'a> {
+    #[serde(borrow, default)]
+    subject: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    when: Option<Cow<'a, str>>,
+}
+
+/// Two rules of one name for the same action and subject, and on the same condition: nobody could say which one applies.
+async fn refuse_duplicate(write: &mut Write<'_>, space: &SpaceId, rule: &Rule) -> Result<(), CatalogError> {
+    let query = match exact_subject(rule) {
+        Some(subject) => {
+            let statement = "SELECT id, body FROM rules WHERE subject = ? AND space = ? AND action = ? AND name = ? AND id <> ?";
+            write.query(statement).bind(subject.to_owned())
+        }
+        None => write.query("SELECT id, body FROM rules WHERE subject IS NULL AND space = ? AND action = ? AND name = ? AND id <> ?"),
+    };
+    let query = query.bind(space.as_str()).bind(rule.action.as_str()).bind(rule.name.as_str()).bind(rule.id.as_str());
+    let (subject, when) = (rule.subject.as_ref().map(Pattern::as_str), rule.when.as_ref().map(When::as_str));
+    for row in write.fetch_all(query).await? {
+        let (id, body) = (text(&row, "id")?, text(&row, "body")?);
+        let other: Particulars<'_> = serde_json::from_str(&body).map_err(|fault| CatalogError::corrupt("rule", id.as_str(), fault))?;
+        if other.subject.as_deref() == subject && other.when.as_deref() == when {
+            return Err(CatalogError::Duplicate { existing: RuleId::new(id)? });
+        }
+    }
+    Ok(())
+}
+
+/// Whom the step from `old` to `new` concerns; also keeps the space's count of rules for one subject.
 async fn changes(
     write: &mut Write<'_>,
     space: &SpaceId,
@@ -145,14 +167,15 @@ async fn changes(
     old: Option<&Rule>,
     new: Option<&Rule>,
 ) -> Result<Vec<Change>, CatalogError> {
-    let counts = |rule: Option<&Rule>| u64::from(rule.is_some_and(|rule| rule.subject.is_some()));
+    let counts = |rule: Option<&Rule>| u64::from(rule.and_then(exact_subject).is_some());
     let after = (before + counts(new)).saturating_sub(counts(old));
     if after != before {
         let query = write.query("UPDATE spaces SET subject_rules = ? WHERE space = ?").bind(sql_int(after)).bind(space.as_str());
         write.execute(query).await?;
     }
     // A rule that moves from one subject to another concerns both.
-    let mut subjects: Vec<_> = [old, new].into_iter().flatten().map(|rule| rule.subject.clone()).collect();
+    let subject_of = |rule: &Rule| exact_subject(rule).map(Subject::new).transpose();
+    let mut subjects: Vec<Option<Subject>> = [old, new].into_iter().flatten().map(subject_of).collect::<Result<_, _>>()?;
     subjects.dedup();
     let change = |subject| Change { kind: Kind::Rule, space: space.clone(), subject, subject_rules: after };
     Ok(subjects.into_iter().map(change).collect())
@@ -170,4 +193,44 @@ pub(crate) async fn require_space(database: &Database, space: &SpaceId) -> Resul
 pub(crate) fn from_row(row: &AnyRow) -> Result<Rule, CatalogError> {
     let id = text(row, "id")?;
     serde_json::from_str(&text(row, "body")?).map_err(|fault| CatalogError::corrupt("rule", id, fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_core::limit::index::Attributes;
+    use hermod_core::limit::{Algorithm, Facts};
+
+    use super::*;
+    use crate::Options;
+
+    #[tokio::test]
+    async fn rules_stored_before_there_were_globs_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new(format!("sqlite:{}/catalog.db", folder.path().display()));
+        let catalog = Catalog::open(options.clone()).await.unwrap();
+        for (id, subject) in [("all", None), ("own", Some("bot"))] {
+            let told = subject.map(|subject| format!(r#""subject":"{subject}","#)).unwrap_or_default();
+            let body = format!(
+                r#"{{"id":"{id}","name":"default","action":"post",{told}"limit":5,"per":"1m","algorithm":"token_bucket","burst":7,"durable":true,"version":3}}"#
+            );
+            let statement =
+                "INSERT INTO rules (name, action, subject, body, version, space, id) VALUES ('default', 'post', ?, ?, 3, 'default', ?)";
+            let query = catalog.inner.database.query(statement).bind(subject).bind(body).bind(id);
+            query.execute(catalog.inner.database.pool()).await.unwrap();
+        }
+        let count = catalog.inner.database.query("UPDATE spaces SET subject_rules = 1");
+        count.execute(catalog.inner.database.pool()).await.unwrap();
+        catalog.close().await;
+        let catalog = Catalog::open(options).await.unwrap();
+        let space = SpaceId::default_space();
+        for (subject, id) in [("ann", "all"), ("bot", "own")] {
+            let facts = Facts { subject, action: "post", cost: 1, attributes: Attributes::none() };
+            let matched = catalog.matching(&space, &facts).await;
+            assert_eq!(matched.rules.iter().map(|rule| rule.id.as_str()).collect::<Vec<_>>(), [id]);
+            let rule = catalog.rule(&space, &RuleId::new(id).unwrap()).await.unwrap().unwrap();
+            assert_eq!((rule.algorithm, rule.burst, rule.version), (Algorithm::TokenBucket, Some(7), 3));
+            // It can be saved again as it is.
+            assert_eq!(catalog.put_rule(&space, rule, None).await.unwrap().value.version, 4);
+        }
+    }
 }

@@ -101,7 +101,11 @@ impl<'a> Write<'a> {
         Ok(query.fetch_optional(&mut *self.tx).await?)
     }
 
-    /// How many rules with a subject `space` has; an error if there is no such space.
+    pub(crate) async fn fetch_all(&mut self, query: Query<'_, Any, AnyArguments>) -> Result<Vec<AnyRow>, CatalogError> {
+        Ok(query.fetch_all(&mut *self.tx).await?)
+    }
+
+    /// How many rules for one subject `space` has; an error if there is no such space.
     pub(crate) async fn subject_rules(&mut self, space: &SpaceId) -> Result<u64, CatalogError> {
         let query = self.query("SELECT subject_rules FROM spaces WHERE space = ?").bind(space.as_str().to_owned());
         match self.fetch(query).await? {

@@ -58,15 +58,17 @@ impl Client {
     }
 
     /// Changes something so often that the server must not remember each time: only a caller's own
-    /// key is sent. Without one it is repeated only if nothing can have happened.
+    /// key is sent. Without one it is repeated only if twice is the same as once (`is_repeatable`), or
+    /// if nothing can have happened.
     pub(crate) async fn charge<T: DeserializeOwned>(
         &self,
         path: &[&str],
         key: Option<&str>,
+        is_repeatable: bool,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         let mut call = self.call_with(Method::POST, path, body)?;
-        call.is_repeatable = false;
+        call.is_repeatable = is_repeatable;
         if key.is_some() {
             self.make_repeatable(&mut call, key)?;
         }
@@ -207,7 +209,7 @@ fn from_now(span: Duration) -> Instant {
 }
 
 /// A key nobody else will draw: 128 random bits.
-fn random_key() -> Result<String, ClientError> {
+pub(crate) fn random_key() -> Result<String, ClientError> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)
         .map_err(|fault| ClientError::invalid("idempotency key", format!("the system gave no randomness: {fault}")))?;

@@ -41,6 +41,6 @@ impl<'a> Clock<'a> {
     /// Moves the clock forward. Tried again only if it cannot have moved.
     pub async fn advance(&self, by: Duration) -> Result<ClockTime, ClientError> {
         let body = Advance { advance: humantime::format_duration(by).to_string() };
-        self.client.charge(&["v1", "clock"], None, &body).await
+        self.client.charge(&["v1", "clock"], None, false, &body).await
     }
 }

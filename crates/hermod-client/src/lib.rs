@@ -26,6 +26,8 @@
 //! Writes are because each carries an idempotency key, the same on every try: a random one, or the
 //! caller's own through `idempotency_key` on the handle. See [`Retry`] for how often and how long.
 //!
+//! **In front of a service.** With the feature `tower`, `layer::RateLimit` puts a check before a route.
+//!
 //! The crate stands alone: it shares no types with the server, so that it stays light for others to
 //! build. Fields it does not know are ignored, so that an older client reads a newer server.
 
@@ -35,6 +37,8 @@ mod clock;
 mod error;
 mod health;
 mod keys;
+#[cfg(feature = "tower")]
+pub mod layer;
 mod limit;
 mod page;
 mod retry;
@@ -43,15 +47,19 @@ mod spaces;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
+mod word;
 
 pub use client::Client;
 pub use clock::{Clock, ClockTime};
 pub use error::{ClientError, Problem};
 pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};
-pub use limit::{CheckRequest, Checked, Durability, Limit, Ruled};
+pub use limit::{
+    AcquireRequest, Attributes, BatchCheck, BatchProblem, CheckRequest, Checked, Considered, Durability, Forgotten, LeaseRule, Leased, Limit,
+    RefundRequest, RefusedSubject, ResetRequest, Ruled,
+};
 pub use page::{Page, PageRequest};
 pub use retry::Retry;
-pub use rules::{Algorithm, Rule, RuleDraft, Rules};
+pub use rules::{Algorithm, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
 pub use spaces::{Space, Spaces};
 pub use time::Time;

@@ -1,156 +1,18 @@
 //! The rules: limits on actions.
 
+mod draft;
+mod rule;
+mod words;
+
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::page::{Page, PageRequest};
 
-/// A limit on an action.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Rule {
-    /// Its identifier.
-    pub id: String,
-    /// The policy it belongs to. Rules of one name override each other, rules of different names add up.
-    pub name: String,
-    /// The action it limits.
-    pub action: String,
-    /// Whom it is for; everyone if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
-    /// How many tokens per period.
-    pub limit: u64,
-    /// The period: `30s`, `1h 30m`.
-    pub per: String,
-    /// How it is counted.
-    #[serde(default)]
-    pub algorithm: Algorithm,
-    /// The most that can be taken at once; `limit` if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u64>,
-    /// Whether an answer waits until the charge is on disk.
-    #[serde(default)]
-    pub durable: bool,
-    /// Grows with every change.
-    #[serde(default)]
-    pub version: u64,
-}
-
-/// A rule to be saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct RuleDraft {
-    /// Its identifier; the server makes one if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// The policy it belongs to; `default` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The action it limits.
-    pub action: String,
-    /// Whom it is for; everyone if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
-    /// How many tokens per period.
-    pub limit: u64,
-    /// The period: `30s`, `5m`, or `second`, `minute`, `hour`, `day`.
-    pub per: String,
-    /// How it is counted.
-    pub algorithm: Algorithm,
-    /// The most that can be taken at once; `limit` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u64>,
-    /// Whether an answer waits until the charge is on disk.
-    pub durable: bool,
-}
-
-impl RuleDraft {
-    /// `limit` times `action` in every `per`, for everyone.
-    pub fn new(action: impl Into<String>, limit: u64, per: impl Into<String>) -> RuleDraft {
-        RuleDraft {
-            id: None,
-            name: None,
-            action: action.into(),
-            subject: None,
-            limit,
-            per: per.into(),
-            algorithm: Algorithm::default(),
-            burst: None,
-            durable: false,
-        }
-    }
-
-    /// With this identifier.
-    #[must_use]
-    pub fn id(mut self, id: impl Into<String>) -> RuleDraft {
-        self.id = Some(id.into());
-        self
-    }
-
-    /// As part of this policy.
-    #[must_use]
-    pub fn name(mut self, name: impl Into<String>) -> RuleDraft {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// For this subject only.
-    #[must_use]
-    pub fn subject(mut self, subject: impl Into<String>) -> RuleDraft {
-        self.subject = Some(subject.into());
-        self
-    }
-
-    /// Counted this way.
-    #[must_use]
-    pub fn algorithm(mut self, algorithm: Algorithm) -> RuleDraft {
-        self.algorithm = algorithm;
-        self
-    }
-
-    /// With at most this many at once.
-    #[must_use]
-    pub fn burst(mut self, burst: u64) -> RuleDraft {
-        self.burst = Some(burst);
-        self
-    }
-
-    /// With answers that wait until the charge is on disk.
-    #[must_use]
-    pub fn durable(mut self, durable: bool) -> RuleDraft {
-        self.durable = durable;
-        self
-    }
-}
-
-/// How a rule is counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// Tokens drip back evenly; up to `burst` at once.
-    #[default]
-    TokenBucket,
-    /// One that this client does not know, by the server's name for it.
-    Other(String),
-}
-
-impl From<String> for Algorithm {
-    fn from(text: String) -> Algorithm {
-        if text == "token_bucket" { Algorithm::TokenBucket } else { Algorithm::Other(text) }
-    }
-}
-
-impl From<Algorithm> for String {
-    fn from(algorithm: Algorithm) -> String {
-        match algorithm {
-            Algorithm::TokenBucket => "token_bucket".to_owned(),
-            Algorithm::Other(text) => text,
-        }
-    }
-}
+pub use draft::RuleDraft;
+pub use rule::Rule;
+pub use words::{Algorithm, OnStoreError, RuleMode, RuleScope};
 
 /// The verbs of `/v1/rules`.
 #[derive(Clone, Debug)]

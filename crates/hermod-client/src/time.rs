@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A point in time by the server's clock. It can only be read from an answer.
+/// A point in time by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(SystemTime);
 
@@ -14,6 +14,12 @@ impl Time {
     /// The same point for the standard library.
     pub fn to_system_time(self) -> SystemTime {
         self.0
+    }
+}
+
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Time {
+        Time(time)
     }
 }
 

@@ -4,17 +4,26 @@
 //! one script can reach them all, and no others. Names (spaces, rule ids) hold no `:` `/` `{` `}`;
 //! free text stands last.
 
-use crate::id::{RuleId, SpaceId, Subject};
-use crate::limit::meter::Bucket;
+use crate::id::SpaceId;
+use crate::int::Micros;
+use crate::limit::lease::Held;
+use crate::limit::tally::Tally;
+use crate::once::Kept;
 use crate::partition::Place;
 use crate::state::Value;
 
-/// `hm:{space/pp}:limit:<rule>:<subject>`, STRING of four integers: debt, ts, period, until.
-pub fn limit(place: &Place, rule: &RuleId, subject: &Subject) -> String {
-    tagged(place, "limit:", &[rule.as_str(), ":", subject.as_str()])
+/// `hm:{space/pp}:limit:<subject>`, HASH rule -> packed record (`limit/tally.rs`), `''` -> when the key
+/// may be collected. Without a subject: the counters that all subjects share.
+pub fn limit(place: &Place, subject: &str) -> String {
+    tagged(place, "limit:", &[subject])
 }
 
-/// `hm:{space/pp}:once:<key> <home>`, STRING `until fingerprint reply...`. A key holds no space.
+/// `hm:{space/pp}:lease:<subject>`, STRING packed leases (`limit/lease.rs`).
+pub fn lease(place: &Place, subject: &str) -> String {
+    tagged(place, "lease:", &[subject])
+}
+
+/// `hm:{space/pp}:once:<key> <home>`, STRING `until fingerprint reply note`, packed. A key holds no space.
 pub fn once(place: &Place, key: &str, home: &str) -> String {
     tagged(place, "once:", &[key, " ", home])
 }
@@ -43,11 +52,16 @@ pub fn all_of(space: &SpaceId) -> String {
     format!("hm:{{{space}/*")
 }
 
-/// A stored value as text, for dumps and people: the one binary format is spelled out.
+/// A stored value as text, for dumps and people.
 pub fn value_text(key: &str, value: &[u8]) -> String {
-    let bucket = key.contains("}:limit:").then(|| Bucket::unpack(value)).flatten();
-    match bucket {
-        Some((bucket, until)) => bucket.to_text(until),
-        None => String::from_utf8_lossy(value).into_owned(),
-    }
+    let text = if key.contains("}:limit:") {
+        Tally::unpack(value).map(|(tally, until)| tally.to_text(until))
+    } else if key.contains("}:once:") {
+        Kept::unpack(value).map(|(kept, until)| kept.to_text(until))
+    } else if key.contains("}:lease:") {
+        Held::read(value).map(|held| held.to_text(Micros::ZERO))
+    } else {
+        None
+    };
+    text.unwrap_or_else(|| String::from_utf8_lossy(value).into_owned())
 }

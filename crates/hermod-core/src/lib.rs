@@ -22,6 +22,6 @@ pub use chance::Seed;
 pub use id::{Action, Invalid, Name, RuleId, SpaceId, Subject};
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
-pub use operation::{Answer, BadReply, Operation, Reply, Script, ScriptCall};
+pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};
 pub use partition::{Partitions, Place};
 pub use state::{Full, State};

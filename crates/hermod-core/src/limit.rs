@@ -1,13 +1,28 @@
 //! limit: may this subject do this action now?
 //!
-//! A [`Rule`] is the definition a person writes. It is compiled into a [`Meter`], the few integers
-//! both engines compute with. A [`Check`] tests all matching meters and charges them only if every
-//! one admits.
+//! A [`Rule`] is the definition a person writes. An [`Index`] finds those that match a call. Each is
+//! compiled into a [`Meter`], the few integers both engines compute with. A [`Check`] tests all
+//! matching meters and charges them only if every one admits.
 
 pub mod check;
+pub mod index;
+pub mod lease;
+pub mod limited;
 pub mod meter;
+pub mod pattern;
+pub mod per;
+pub mod reset;
 pub mod rule;
+pub mod tally;
+pub mod when;
 
-pub use check::{Check, Checked, Limited, Retry, Ruled, Told, Verdict};
-pub use meter::{Level, Meter};
-pub use rule::{Algorithm, Per, Rule};
+pub use check::{Check, Checked, Verdict};
+pub use index::{Attribute, Attributes, Considered, Facts, Index, Why};
+pub use lease::{Lease, LeaseAct, Leased};
+pub use limited::{Limited, Rules};
+pub use meter::{Act, Meter, Retry, Ruled};
+pub use pattern::Pattern;
+pub use per::Per;
+pub use reset::{Reset, ResetAnswer};
+pub use rule::{Algorithm, Mode, OnStoreError, Rule, Scope};
+pub use when::When;

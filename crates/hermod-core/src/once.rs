@@ -8,8 +8,9 @@
 use crate::id::{Invalid, SpaceId};
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{Answer, BadReply, Operation, Reply, ScriptCall};
-use crate::state::{Full, State};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
+use crate::record;
+use crate::state::{Full, State, Value};
 
 /// How long an answer is kept.
 pub const KEEP: Micros = Micros::saturating(72 * 3_600_000_000);
@@ -41,6 +42,12 @@ impl Once {
         &self.key
     }
 
+    /// A name that follows from the key and the request: in a replay it is the same.
+    pub fn token(&self) -> String {
+        let bytes = [self.key.as_bytes(), &self.fingerprint.to_le_bytes()].concat();
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes))
+    }
+
     /// What the request is recognised by.
     pub fn fingerprint(&self) -> u128 {
         self.fingerprint
@@ -65,6 +72,42 @@ pub struct Kept {
     pub fingerprint: u128,
     /// What was answered.
     pub reply: Reply,
+    /// What must be known to understand it.
+    pub note: Box<[u8]>,
+}
+
+impl Kept {
+    /// As Redis holds it: `until u64, fingerprint [16], reply length u32, reply, note`.
+    pub fn unpack(mut rest: &[u8]) -> Option<(Kept, Micros)> {
+        let until = record::take_micros(&mut rest)?;
+        Some((Kept::read(rest)?, until))
+    }
+}
+
+impl Value for Kept {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.fingerprint.to_le_bytes());
+        let reply = self.reply.as_bytes();
+        out.extend_from_slice(&u32::try_from(reply.len()).expect("replies are bounded").to_le_bytes());
+        out.extend_from_slice(reply);
+        out.extend_from_slice(&self.note);
+    }
+
+    fn read(mut bytes: &[u8]) -> Option<Kept> {
+        let fingerprint = u128::from_le_bytes(record::take(&mut bytes)?);
+        let length = u32::from_le_bytes(record::take(&mut bytes)?);
+        let (reply, note) = bytes.split_at_checked(usize::try_from(length).ok()?)?;
+        Some(Kept { fingerprint, reply: Reply::new(reply), note: note.into() })
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.reply.as_bytes().len() + self.note.len()
+    }
+
+    fn to_text(&self, until: Micros) -> String {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        format!("{until} {:032x} {} {}", self.fingerprint, hex(self.reply.as_bytes()), hex(&self.note))
+    }
 }
 
 /// Runs `op` natively, at most once for each key.
@@ -76,38 +119,57 @@ pub fn run<O: Operation>(op: &O, once: Option<&Once>, state: &mut State, now: Mi
             return Ok(Outcome::Conflict);
         }
         // What is kept but not of this operation was another request, whatever its fingerprint.
-        return Ok(O::Answer::from_reply(&kept.reply).map_or(Outcome::Conflict, Outcome::Replayed));
+        return Ok(op.answer(&kept.reply, Some(&kept.note)).map_or(Outcome::Conflict, Outcome::Replayed));
     }
     if state.is_full {
         return Err(Full);
     }
     let answer = op.apply(state, now)?;
-    if answer.is_kept() {
-        let reply = Reply::new(format!("{}{}", answer.to_reply().as_str(), op.note()));
-        let kept = Kept { fingerprint: once.fingerprint, reply };
+    if op.is_kept(&answer) {
+        let kept = Kept { fingerprint: once.fingerprint, reply: op.reply(&answer), note: op.note(now).into() };
         state.onces.put(op.place(), &once.key, op.home(), kept, now.plus(KEEP), op.is_durable());
     }
     Ok(Outcome::Done(answer))
 }
 
 /// How `op` goes to its script.
-pub fn call<O: Operation>(op: &O, once: Option<&Once>) -> ScriptCall {
+pub fn call<O: Operation>(op: &O, once: Option<&Once>, about: Micros) -> ScriptCall {
     let mut call = ScriptCall::default();
     if let Some(once) = once {
         call.keys.push(key::once(op.place(), &once.key, op.home()));
-        call.once = format!("{:032x} {KEEP}{}", once.fingerprint, op.note());
+        call.once.extend_from_slice(&once.fingerprint.to_le_bytes());
+        call.once.extend_from_slice(&KEEP.get().to_le_bytes());
+        call.once.extend_from_slice(&op.note(about));
     }
-    op.call(&mut call);
+    op.call(&mut call, about);
     call
 }
 
+/// What came back from a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Returned<A> {
+    /// An answer.
+    Outcome(Outcome<A>),
+    /// What was given was about another time; this is the right one. Nothing was done.
+    AskAgain(Micros),
+}
+
 /// What the script's reply means.
-pub fn answer<A: Answer>(reply: &Reply) -> Result<Outcome<A>, BadReply> {
-    if reply.as_str() == "conflict" {
-        return Ok(Outcome::Conflict);
-    }
-    match reply.as_str().strip_prefix("replayed ") {
-        Some(kept) => A::from_reply(&Reply::new(kept)).map(Outcome::Replayed),
-        None => A::from_reply(reply).map(Outcome::Done),
-    }
+pub fn answer<O: Operation>(op: &O, reply: &Reply) -> Result<Returned<O::Answer>, BadReply> {
+    let outcome = match reply.as_bytes() {
+        b"C" => Outcome::Conflict,
+        [b'R', kept @ ..] => {
+            let mut rest = kept;
+            let length = record::take(&mut rest).map(u32::from_le_bytes).and_then(|length| usize::try_from(length).ok());
+            let parts = length.and_then(|length| rest.split_at_checked(length));
+            let (kept, note) = parts.ok_or_else(|| reply.bad("is no kept answer"))?;
+            Outcome::Replayed(op.answer(&Reply::new(kept), Some(note))?)
+        }
+        [b'T', time @ ..] => {
+            let now = <[u8; 8]>::try_from(time).ok().and_then(|bytes| Micros::new(u64::from_le_bytes(bytes)));
+            return Ok(Returned::AskAgain(now.ok_or_else(|| reply.bad("is no time"))?));
+        }
+        _ => Outcome::Done(op.answer(reply, None)?),
+    };
+    Ok(Returned::Outcome(outcome))
 }

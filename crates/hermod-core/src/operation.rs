@@ -9,7 +9,7 @@ use crate::state::{Full, State};
 /// One atomic step on one partition.
 pub trait Operation: Send + Sync {
     /// What it answers. A refusal is an answer.
-    type Answer: Answer;
+    type Answer;
 
     /// The Lua twin, fixed at compile time.
     const SCRIPT: Script;
@@ -23,28 +23,26 @@ pub trait Operation: Send + Sync {
     /// Does it natively. `Err` means that nothing was changed because there is no room.
     fn apply(&self, state: &mut State, now: Micros) -> Result<Self::Answer, Full>;
 
-    /// Appends its keys and arguments, in the order given in the script's header.
-    fn call(&self, call: &mut ScriptCall);
+    /// Appends its keys and arguments, in the order given in the script's header. `about` is roughly
+    /// the time, for what a script cannot compute, as the turns of a calendar; the time that counts
+    /// is the script's own.
+    fn call(&self, call: &mut ScriptCall, about: Micros);
+
+    /// The answer as the script would reply it.
+    fn reply(&self, answer: &Self::Answer) -> Reply;
+
+    /// What the script's reply means; in a replay, with the note that was kept beside it.
+    fn answer(&self, reply: &Reply, note: Option<&[u8]>) -> Result<Self::Answer, BadReply>;
 
     /// Whether its answer must wait for the disk or the replicas.
     fn is_durable(&self) -> bool;
 
+    /// Whether an idempotency key keeps this answer.
+    fn is_kept(&self, answer: &Self::Answer) -> bool;
+
     /// What a kept reply must say beyond the reply itself, because it may have changed by the time it
-    /// is replayed: empty, or ` | ` and words.
-    fn note(&self) -> String;
-}
-
-/// An answer in the form both twins share: words and integers.
-pub trait Answer: Sized {
-    /// As the script would reply.
-    fn to_reply(&self) -> Reply;
-
-    /// From what the script replied.
-    fn from_reply(reply: &Reply) -> Result<Self, BadReply>;
-
-    /// Whether an idempotency key keeps this answer. One that changed nothing need not be kept:
-    /// asking again is safe, and may by then be answered better.
-    fn is_kept(&self) -> bool;
+    /// is replayed.
+    fn note(&self, about: Micros) -> Vec<u8>;
 }
 
 /// A Lua script. All scripts open with the same text (`operation.lua`): the clock and idempotency.
@@ -56,13 +54,15 @@ pub struct Script {
     pub text: &'static str,
 }
 
-/// The script of an operation, by its path under `src/`: the common opening and its own text.
+/// The script of an operation, by its path under `src/`: the common opening, what it shares with
+/// others, and its own text.
 macro_rules! script {
-    ($name:literal) => {
+    ($name:literal $(, $shared:literal)*) => {
         $crate::operation::Script {
             name: $name,
             text: concat!(
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/operation.lua")),
+                $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $shared, ".lua")),)*
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $name, ".lua")),
             ),
         }
@@ -71,7 +71,7 @@ macro_rules! script {
 pub(crate) use script;
 
 /// Every script there is, so that a runner can prepare them.
-pub const SCRIPTS: &[Script] = &[crate::limit::Check::SCRIPT];
+pub const SCRIPTS: &[Script] = &[crate::limit::Check::SCRIPT, crate::limit::Lease::SCRIPT, crate::limit::Reset::SCRIPT];
 
 /// One operation's part of a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,61 +79,42 @@ pub struct ScriptCall {
     /// Its KEYS, all under one hash tag.
     pub keys: Vec<String>,
     /// `fingerprint keep_us note`, or empty without an idempotency key.
-    pub once: String,
+    pub once: Vec<u8>,
     /// Its own argument.
     pub given: Vec<u8>,
 }
 
-/// A reply: words and integers, separated by single spaces.
+impl ScriptCall {
+    /// Appends it to the argument of a call: `keys u8, once length u16, own length u32`, then both.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::try_from(self.keys.len()).expect("an operation has few keys"));
+        out.extend_from_slice(&u16::try_from(self.once.len()).expect("notes are bounded").to_le_bytes());
+        out.extend_from_slice(&u32::try_from(self.given.len()).expect("arguments are bounded").to_le_bytes());
+        out.extend_from_slice(&self.once);
+        out.extend_from_slice(&self.given);
+    }
+}
+
+/// A reply: a small letter of the operation's own, and bytes; capital letters are `operation.lua`'s.
 ///
 /// One string instead of an array: cheaper to build, to send and to keep for an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply(String);
+pub struct Reply(Vec<u8>);
 
 impl Reply {
     /// What a script returned.
-    pub fn new(text: impl Into<String>) -> Reply {
-        Reply(text.into())
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Reply {
+        Reply(bytes.into())
     }
 
-    /// The text.
-    pub fn as_str(&self) -> &str {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Reads it word by word.
-    pub fn words(&self) -> Words<'_> {
-        Words { all: &self.0, rest: self.0.split(' ') }
-    }
-}
-
-/// A cursor over a reply.
-#[derive(Debug)]
-pub struct Words<'a> {
-    all: &'a str,
-    rest: std::str::Split<'a, char>,
-}
-
-impl<'a> Words<'a> {
-    /// The next word, if any.
-    pub fn next_word(&mut self) -> Option<&'a str> {
-        self.rest.next()
-    }
-
-    /// The next word, which must be there.
-    pub fn word(&mut self) -> Result<&'a str, BadReply> {
-        self.rest.next().ok_or_else(|| self.bad("ends too early"))
-    }
-
-    /// The next word, which must be an integer both engines hold exactly.
-    pub fn int(&mut self) -> Result<u64, BadReply> {
-        let word = self.word()?;
-        word.parse().ok().filter(|&n| n <= crate::int::INT_MAX).ok_or_else(|| self.bad("holds a word that is no integer"))
-    }
-
-    /// A fault at this point.
+    /// A script replied what it never should.
     pub fn bad(&self, what: &'static str) -> BadReply {
-        BadReply { what, reply: self.all.to_owned() }
+        BadReply { what, reply: self.0.iter().take(64).map(|byte| format!("{byte:02x}")).collect() }
     }
 }
 
@@ -146,6 +127,6 @@ pub struct BadReply {
 
 impl fmt::Display for BadReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the reply {:?} {}", self.reply, self.what)
+        write!(f, "the reply {} {}", self.reply, self.what)
     }
 }

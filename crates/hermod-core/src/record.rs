@@ -14,6 +14,8 @@ pub enum Family {
     Limit = 1,
     /// An idempotency key's answer.
     Once = 2,
+    /// A subject's leases.
+    Lease = 3,
 }
 
 impl Family {
@@ -22,6 +24,7 @@ impl Family {
         match n {
             1 => Some(Family::Limit),
             2 => Some(Family::Once),
+            3 => Some(Family::Lease),
             _ => None,
         }
     }
@@ -31,6 +34,7 @@ impl Family {
         match self {
             Family::Limit => 1,
             Family::Once => 2,
+            Family::Lease => 3,
         }
     }
 }

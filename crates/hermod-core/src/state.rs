@@ -9,13 +9,13 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use crate::id::{RuleId, SpaceId, Subject};
+use crate::id::{RuleId, SpaceId};
 use crate::int::Micros;
-use crate::limit::meter::Bucket;
+use crate::limit::lease::Held;
+use crate::limit::tally::Tally;
 use crate::once::Kept;
-use crate::operation::Reply;
 use crate::partition::Place;
-use crate::record::{self, Damaged, Family, Record};
+use crate::record::{Damaged, Family, Record};
 
 pub use table::{Table, Value};
 
@@ -27,8 +27,10 @@ pub struct Full;
 /// The state of one partition.
 #[derive(Debug)]
 pub struct State {
-    /// Buckets by (space, rule, subject).
+    /// Records of meters by (space, rule, subject).
     pub limits: Limits,
+    /// Leases by (space, subject).
+    pub leases: Leases,
     /// Kept answers by (space, idempotency key, home).
     pub onces: Onces,
     /// Set by the engine when memory is short: nothing new may be created.
@@ -40,6 +42,7 @@ impl State {
     pub fn new(partition: u16) -> State {
         State {
             limits: Limits { table: Table::new(Family::Limit, partition), key: Vec::new() },
+            leases: Leases { table: Table::new(Family::Lease, partition), key: Vec::new() },
             onces: Onces { table: Table::new(Family::Once, partition), key: Vec::new() },
             is_full: false,
         }
@@ -49,51 +52,57 @@ impl State {
     pub fn load(&mut self, record: &Record<'_>) -> Result<(), Damaged> {
         match record.family {
             Family::Limit => self.limits.table.load(record),
+            Family::Lease => self.leases.table.load(record),
             Family::Once => self.onces.table.load(record),
         }
     }
 
     /// Whether the last operation changed something urgent.
     pub fn has_urgent(&self) -> bool {
-        self.limits.table.has_urgent() || self.onces.table.has_urgent()
+        self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.onces.table.has_urgent()
     }
 
     /// Moves the bytes of urgent changes to the end of `out`.
     pub fn take_urgent(&mut self, out: &mut Vec<u8>) {
         self.limits.table.take_urgent(out);
+        self.leases.table.take_urgent(out);
         self.onces.table.take_urgent(out);
     }
 
     /// Writes at most `max` deferred changes to `out`; how many it wrote.
     pub fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
-        let limits = self.limits.table.flush(max, out);
-        limits + self.onces.table.flush(max - limits, out)
+        let mut written = self.limits.table.flush(max, out);
+        written += self.leases.table.flush(max - written, out);
+        written + self.onces.table.flush(max - written, out)
     }
 
     /// Looks at the next `steps` records of each table and drops those that ended before `before`.
     pub fn sweep(&mut self, before: Micros, steps: usize, out: &mut Vec<u8>) -> usize {
-        self.limits.table.sweep(before, steps, out) + self.onces.table.sweep(before, steps, out)
+        let tallies = self.limits.table.sweep(before, steps, out);
+        tallies + self.leases.table.sweep(before, steps, out) + self.onces.table.sweep(before, steps, out)
     }
 
     /// How much memory it takes, about.
     pub fn bytes(&self) -> usize {
-        self.limits.table.bytes() + self.onces.table.bytes()
+        self.limits.table.bytes() + self.leases.table.bytes() + self.onces.table.bytes()
     }
 
     /// How many records it holds.
     pub fn records(&self) -> usize {
-        self.limits.table.len() + self.onces.table.len()
+        self.limits.table.len() + self.leases.table.len() + self.onces.table.len()
     }
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
     pub fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>) {
-        self.limits.table.dump("limit", ":", out);
-        self.onces.table.dump("once", " ", out);
+        // On Redis the records of a subject are fields of one hash: its key, then the field.
+        self.limits.table.dump(out, |tag, rule, subject| format!("hm:{{{tag}}}:limit:{subject} {rule}"));
+        self.leases.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:lease:{subject}"));
+        self.onces.table.dump(out, |tag, key, home| format!("hm:{{{tag}}}:once:{key} {home}"));
     }
 }
 
 /// Joins the parts of a key. No name holds a NUL, and free text stands last.
-fn join(key: &mut Vec<u8>, parts: [&str; 3]) {
+fn join<const N: usize>(key: &mut Vec<u8>, parts: [&str; N]) {
     key.clear();
     for (i, part) in parts.into_iter().enumerate() {
         if i > 0 {
@@ -103,25 +112,54 @@ fn join(key: &mut Vec<u8>, parts: [&str; 3]) {
     }
 }
 
-/// The buckets of a partition.
+/// The records of meters of a partition.
 #[derive(Debug)]
 pub struct Limits {
-    table: Table<Bucket>,
+    table: Table<Tally>,
     /// Scratch, so that a lookup allocates nothing.
     key: Vec<u8>,
 }
 
 impl Limits {
-    /// The bucket of a subject under a rule.
-    pub fn get(&mut self, space: &SpaceId, rule: &RuleId, subject: &Subject, now: Micros) -> Option<Bucket> {
-        join(&mut self.key, [space.as_str(), rule.as_str(), subject.as_str()]);
-        self.table.live(&self.key, now).copied()
+    /// The record of a subject under a rule, and when it ends; of no subject, the one all share.
+    pub fn get(&mut self, space: &SpaceId, rule: &RuleId, subject: &str, now: Micros) -> Option<(&Tally, Micros)> {
+        join(&mut self.key, [space.as_str(), rule.as_str(), subject]);
+        self.table.live(&self.key, now)
     }
 
-    /// Stores a bucket that means nothing after `until`.
-    pub fn put(&mut self, place: &Place, rule: &RuleId, subject: &Subject, bucket: Bucket, until: Micros, urgent: bool) {
-        join(&mut self.key, [place.space.as_str(), rule.as_str(), subject.as_str()]);
-        self.table.put(&self.key, bucket, until, urgent);
+    /// Forgets a record; whether there was one that meant something.
+    pub fn remove(&mut self, place: &Place, rule: &RuleId, subject: &str, now: Micros, urgent: bool) -> bool {
+        join(&mut self.key, [place.space.as_str(), rule.as_str(), subject]);
+        let was_live = self.table.live(&self.key, now).is_some();
+        self.table.delete(&self.key, urgent);
+        was_live
+    }
+
+    /// Stores a record that means nothing after `until`.
+    pub fn put(&mut self, place: &Place, rule: &RuleId, subject: &str, tally: Tally, until: Micros, urgent: bool) {
+        join(&mut self.key, [place.space.as_str(), rule.as_str(), subject]);
+        self.table.put(&self.key, tally, until, urgent);
+    }
+}
+
+/// The leases of a partition.
+#[derive(Debug)]
+pub struct Leases {
+    table: Table<Held>,
+    key: Vec<u8>,
+}
+
+impl Leases {
+    /// The leases of a subject; of no subject, those that all share.
+    pub fn get(&mut self, space: &SpaceId, subject: &str, now: Micros) -> Option<&Held> {
+        join(&mut self.key, [space.as_str(), subject]);
+        self.table.live(&self.key, now).map(|(held, _)| held)
+    }
+
+    /// Stores leases, the last of which ends at `until`.
+    pub fn put(&mut self, place: &Place, subject: &str, held: Held, until: Micros, urgent: bool) {
+        join(&mut self.key, [place.space.as_str(), subject]);
+        self.table.put(&self.key, held, until, urgent);
     }
 }
 
@@ -136,56 +174,12 @@ impl Onces {
     /// What is kept for a key of this home.
     pub fn get(&mut self, space: &SpaceId, key: &str, home: &str, now: Micros) -> Option<&Kept> {
         join(&mut self.key, [space.as_str(), key, home]);
-        self.table.live(&self.key, now)
+        self.table.live(&self.key, now).map(|(kept, _)| kept)
     }
 
     /// Keeps an answer.
     pub fn put(&mut self, place: &Place, key: &str, home: &str, kept: Kept, until: Micros, urgent: bool) {
         join(&mut self.key, [place.space.as_str(), key, home]);
         self.table.put(&self.key, kept, until, urgent);
-    }
-}
-
-impl Value for Bucket {
-    fn write(&self, out: &mut Vec<u8>) {
-        for n in [self.debt, self.ts.get(), self.period] {
-            out.extend_from_slice(&n.to_le_bytes());
-        }
-    }
-
-    fn read(mut bytes: &[u8]) -> Option<Bucket> {
-        let debt = u64::from_le_bytes(record::take(&mut bytes)?);
-        let ts = record::take_micros(&mut bytes)?;
-        let period = u64::from_le_bytes(record::take(&mut bytes)?);
-        (bytes.is_empty() && period > 0).then_some(Bucket { debt, ts, period })
-    }
-
-    fn heap_bytes(&self) -> usize {
-        0
-    }
-
-    fn to_text(&self, until: Micros) -> String {
-        format!("{} {} {} {until}", self.debt, self.ts, self.period)
-    }
-}
-
-impl Value for Kept {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.fingerprint.to_le_bytes());
-        out.extend_from_slice(self.reply.as_str().as_bytes());
-    }
-
-    fn read(mut bytes: &[u8]) -> Option<Kept> {
-        let fingerprint = u128::from_le_bytes(record::take(&mut bytes)?);
-        let reply = Reply::new(std::str::from_utf8(bytes).ok()?);
-        Some(Kept { fingerprint, reply })
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.reply.as_str().len()
-    }
-
-    fn to_text(&self, until: Micros) -> String {
-        format!("{until} {:032x} {}", self.fingerprint, self.reply.as_str())
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
-use hermod_core::{Micros, Once, Operation, Partitions, Place, Reply, Script, ScriptCall, SpaceId, once};
+use hermod_core::{Micros, Once, Operation, Partitions, Place, Reply, Script, ScriptCall, SpaceId, once, once::Returned};
 
 use crate::clock::Clock;
 use crate::error::{EngineError, OpenError};
@@ -31,6 +31,9 @@ use link::Link;
 
 /// The script that does nothing: what a call costs at the least.
 const NOTHING: Script = Script { name: "nothing", text: "#!lua\nreturn '1'" };
+
+/// So often an operation is asked again with the store's time. Twice is enough unless its clock jumps.
+const ASK_AGAIN_MAX: usize = 4;
 
 /// How a Redis engine is opened.
 #[derive(Clone, Debug)]
@@ -100,14 +103,22 @@ impl Redis {
 
     /// Runs one operation.
     pub async fn run<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<Ran<O::Answer>, EngineError> {
-        let call = once::call(op, once);
         let replicas = if op.is_durable() { self.inner.options.replicas } else { 0 };
-        let ran = match self.inner.batches.get(O::SCRIPT.name) {
-            Some(batch) if replicas == 0 => batch.join(&self.inner, call).await.map(|reply| (reply, Durability::Memory)),
-            _ => self.inner.call_one(&O::SCRIPT, call, replicas).await,
-        };
-        let (reply, durability) = ran.map_err(|fault| self.explain(&O::SCRIPT, fault))?;
-        Ok(Ran { outcome: once::answer(&reply)?, durability })
+        let mut about = self.inner.options.clock.now();
+        for _ in 0..ASK_AGAIN_MAX {
+            let call = once::call(op, once, about);
+            let ran = match self.inner.batches.get(O::SCRIPT.name) {
+                Some(batch) if replicas == 0 => batch.join(&self.inner, call).await.map(|reply| (reply, Durability::Memory)),
+                _ => self.inner.call_one(&O::SCRIPT, call, replicas).await,
+            };
+            let (reply, durability) = ran.map_err(|fault| self.explain(&O::SCRIPT, fault))?;
+            match once::answer(op, &reply)? {
+                Returned::Outcome(outcome) => return Ok(Ran { outcome, durability }),
+                // The store's clock is in another window of the calendar than ours.
+                Returned::AskAgain(now) => about = now,
+            }
+        }
+        Err(EngineError::unavailable("the store's clock does not stand still long enough"))
     }
 
     /// What a fault means to the caller. The text goes to the log, never to the caller.
@@ -132,25 +143,40 @@ impl Redis {
         self.inner.call_one(&NOTHING, call, 0).await.map(|_| ()).map_err(|fault| self.explain(&NOTHING, fault))
     }
 
-    /// Every key and value of a space. For tests: it walks all keys of every node.
+    /// Every key and value of a space; of a hash, every field but the one that is for collecting it.
+    /// For tests: it walks all keys of every node.
     pub async fn dump(&self, space: &SpaceId) -> Result<BTreeMap<String, String>, EngineError> {
         let lanes = self.inner.link.connection()?;
         let fault = |e: RedisError| EngineError::caused("the store could not be dumped", e);
         let mut out = BTreeMap::new();
         for key in lanes.next().keys(&hermod_core::key::all_of(space)).await.map_err(fault)? {
-            let value = lanes.next().send(cmd("GET").arg(&key)).await.map_err(fault)?;
-            if let Value::BulkString(bytes) = value {
-                let text = hermod_core::key::value_text(&key, &bytes);
-                out.insert(key, text);
+            if key.contains("}:once:") {
+                if let Value::BulkString(bytes) = lanes.next().send(cmd("GET").arg(&key)).await.map_err(fault)? {
+                    let text = hermod_core::key::value_text(&key, &bytes);
+                    out.insert(key, text);
+                }
+                continue;
+            }
+            let Value::Array(items) = lanes.next().send(cmd("HGETALL").arg(&key)).await.map_err(fault)? else { continue };
+            for pair in items.chunks(2) {
+                let [Value::BulkString(field), Value::BulkString(value)] = pair else { continue };
+                if !field.is_empty() {
+                    let text = hermod_core::key::value_text(&key, value);
+                    out.insert(format!("{key} {}", String::from_utf8_lossy(field)), text);
+                }
             }
         }
         Ok(out)
     }
 
-    /// Deletes a key. For tests: what is stale may vanish at any time.
-    pub async fn delete(&self, key: &str) -> Result<(), EngineError> {
+    /// Deletes a record by its name in a dump. For tests: what is stale may vanish at any time.
+    pub async fn delete(&self, name: &str) -> Result<(), EngineError> {
         let lanes = self.inner.link.connection()?;
-        let sent = lanes.next().send(cmd("DEL").arg(key)).await;
+        let command = match name.rsplit_once(' ').filter(|_| !name.contains("}:once:")) {
+            Some((key, field)) => cmd("HDEL").arg(key).arg(field).clone(),
+            None => cmd("DEL").arg(name).clone(),
+        };
+        let sent = lanes.next().send(&command).await;
         sent.map(|_| ()).map_err(|e| EngineError::caused("the key could not be deleted", e))
     }
 }
@@ -204,20 +230,28 @@ impl Inner {
 fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
     let mut command = cmd(verb);
     command.arg(script).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
-    for key in calls.iter().flat_map(|call| &call.keys) {
-        command.arg(key);
-    }
-    command.arg(now.unwrap_or(Micros::ZERO).get());
+    let mut given = Vec::with_capacity(calls.iter().map(|call| call.given.len() + call.once.len() + 8).sum());
     for call in calls {
-        command.arg(call.keys.len()).arg(&call.once).arg(&call.given);
+        for key in &call.keys {
+            command.arg(key);
+        }
+        call.write(&mut given);
     }
+    command.arg(now.unwrap_or(Micros::ZERO).get()).arg(given);
     command
 }
 
 fn replies_of(value: Value) -> Result<Vec<Reply>, RedisError> {
     match value {
-        Value::BulkString(bytes) => Ok(vec![Reply::new(String::from_utf8_lossy(&bytes))]),
-        Value::Array(items) => Ok(items.into_iter().map(replies_of).collect::<Result<Vec<_>, _>>()?.concat()),
+        Value::BulkString(bytes) => Ok(vec![Reply::new(bytes)]),
+        Value::Array(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::BulkString(bytes) => Ok(Reply::new(bytes)),
+                Value::ServerError(fault) => Err(fault.into()),
+                _ => Err(bad_reply()),
+            })
+            .collect(),
         Value::ServerError(fault) => Err(fault.into()),
         _ => Err(bad_reply()),
     }

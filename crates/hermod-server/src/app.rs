@@ -18,7 +18,8 @@ use hermod_engine::{Clock, Engine};
 use crate::code::{Code, Problem};
 use crate::telemetry::Metrics;
 
-pub use limit::{CheckAnswer, CheckAsk, Said};
+pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, Said};
+use limit::{Local, Refusals, Top};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.
@@ -28,6 +29,12 @@ pub struct App {
     pub(crate) catalog: Catalog,
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
+    /// Refusals that are known to stand; none where asking again costs nothing.
+    refusals: Option<Arc<Refusals>>,
+    /// Takes over while the store is away.
+    local: Arc<Local>,
+    /// Who is refused most.
+    top: Arc<Top>,
     /// Nobody needs a key: for `hermod dev`.
     is_open: bool,
 }
@@ -58,7 +65,8 @@ impl Caller {
 
 impl App {
     pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, is_open: bool) -> App {
-        App { engine, catalog, clock, metrics, is_open }
+        let refusals = limit::refusals_for(&engine, &clock).map(Arc::new);
+        App { engine, catalog, clock, metrics, refusals, local: Arc::new(Local::new()), top: Arc::default(), is_open }
     }
 
     /// Who presents this key. On an open server a request without one is the default space's.

@@ -62,7 +62,7 @@ codes! {
     /// The identifier is taken.
     AlreadyExists = "already_exists", 409, false, "It exists already";
     /// Another rule says the same for the same action, subject and name.
-    DuplicateRule = "duplicate_rule", 409, false, "Another rule covers the same name, action and subject";
+    DuplicateRule = "duplicate_rule", 409, false, "Another rule covers the same name, action, subject and condition";
     /// Deleting it would lock everybody out.
     LastKey = "last_key", 409, false, "The last key of its kind cannot be deleted";
     /// More bytes than are accepted.

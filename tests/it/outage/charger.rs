@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use hermod_core::limit::{Check, Checked, Limited, Meter, Verdict};
-use hermod_core::{Micros, Name, Once, Outcome, RuleId, SpaceId, Subject};
+use hermod_core::limit::meter::Bucket;
+use hermod_core::limit::{Act, Check, Checked, Limited, Meter, Rules, Verdict};
+use hermod_core::{Micros, Once, Outcome, RuleId, SpaceId, Subject};
 use hermod_engine::redis::{Address, Options};
 use hermod_engine::{EngineError, Ran, Redis};
 use hermod_tests::unique;
@@ -19,7 +20,7 @@ const PERIOD: Micros = Micros::saturating(365 * 86_400_000_000);
 pub(super) struct Charger {
     engine: Redis,
     space: SpaceId,
-    rules: Arc<[Limited]>,
+    rules: Rules,
 }
 
 impl Charger {
@@ -28,7 +29,7 @@ impl Charger {
         let mut options = Options::new(Address::parse(url)?);
         set(&mut options);
         let engine = Redis::open(options).await?;
-        let rules = rule(Meter::new(BURST, PERIOD, BURST)?, false)?;
+        let rules = rule(Meter::Bucket(Bucket::new(BURST, PERIOD, BURST, 0)?))?;
         Ok(Charger { engine, space: SpaceId::new(unique("outage"))?, rules })
     }
 
@@ -40,13 +41,13 @@ impl Charger {
 
     /// The same engine and space with an answer that waits until the charge is durable.
     pub(super) fn durable(&self) -> Charger {
-        let rules = self.rules.iter().map(|rule| Limited { durable: true, ..rule.clone() }).collect();
+        let rules = self.rules.iter().map(|rule| Arc::new(Limited { durable: true, ..Limited::clone(rule) })).collect();
         Charger { rules, ..self.clone() }
     }
 
     /// The same engine and space under another rule.
     pub(super) fn under(&self, meter: Meter) -> Result<Charger> {
-        Ok(Charger { rules: rule(meter, false)?, ..self.clone() })
+        Ok(Charger { rules: rule(meter)?, ..self.clone() })
     }
 
     pub(super) fn engine(&self) -> &Redis {
@@ -55,8 +56,7 @@ impl Charger {
 
     /// The key of a subject's counter.
     pub(super) fn key(&self, subject: &str) -> Result<String> {
-        let rule = self.rules.first().context("there is a rule")?;
-        Ok(hermod_core::key::limit(&self.engine.partitions().place(&self.space, subject), &rule.id, &Subject::new(subject)?))
+        Ok(hermod_core::key::limit(&self.engine.partitions().place(&self.space, subject), subject))
     }
 
     /// Takes one token.
@@ -74,16 +74,16 @@ impl Charger {
     pub(super) async fn used(&self, subject: &str) -> Result<u64> {
         let ran = self.engine.run(&self.operation(subject, BURST + 1), None).await?;
         let Outcome::Done(checked) = ran.outcome else { anyhow::bail!("{ran:?}") };
-        ensure!(checked.verdict == Verdict::Never, "{checked:?}");
-        Ok(BURST - checked.rules.first().context("there is a rule")?.left)
+        ensure!(checked.verdict() == Verdict::Never, "{checked:?}");
+        Ok(BURST - checked.ruled().next().context("there is a rule")?.1.left)
     }
 
     fn operation(&self, subject: &str, cost: u64) -> Check {
         let place = self.engine.partitions().place(&self.space, subject);
-        Check::new(place, Subject::new(subject).expect("a fit subject"), cost, Arc::clone(&self.rules))
+        Check::new(place, Some(Subject::new(subject).expect("a fit subject")), Act::Check, cost, Arc::clone(&self.rules))
     }
 }
 
-fn rule(meter: Meter, durable: bool) -> Result<Arc<[Limited]>> {
-    Ok(Arc::from([Limited { id: RuleId::new("r")?, name: Name::default_name(), meter, durable }]))
+fn rule(meter: Meter) -> Result<Rules> {
+    Ok(Arc::from([Arc::new(Limited::enforced(RuleId::new("r")?, meter))]))
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use hermod_core::limit::{Check, Limited, Rule};
+use hermod_core::limit::{Act, Check, Limited, Rule};
 use hermod_core::{Once, SpaceId, Subject};
 use hermod_engine::clock::ManualClock;
 use hermod_engine::{Clock, Embedded, Engine, Redis, embedded, redis};
 
 use super::{Ask, Rules, START, Seen, Store, unlimited};
+use crate::model::decided;
 use crate::server;
 use crate::unique;
 
@@ -61,12 +62,10 @@ impl EngineLane {
     }
 
     /// A check under these rules, as an operation.
-    pub fn operation(&self, subject: &str, cost: u64, rules: &[Rule]) -> Result<Check> {
-        let limited =
-            |rule: &Rule| Ok(Limited { id: rule.id.clone(), name: rule.name.clone(), meter: rule.meter()?, durable: rule.durable });
-        let limited: Vec<Limited> = rules.iter().map(limited).collect::<Result<_>>()?;
+    pub fn operation(&self, subject: &str, act: Act, cost: u64, rules: &[Rule]) -> Result<Check> {
+        let limited = rules.iter().map(|rule| Ok(Arc::new(Limited::new(rule)?))).collect::<Result<Vec<_>>>()?;
         let place = self.engine.partitions().place(&self.space, subject);
-        Ok(Check::new(place, Subject::new(subject)?, cost, Arc::from(limited)))
+        Ok(Check::new(place, Some(Subject::new(subject)?), act, cost, limited.into()))
     }
 
     pub(super) async fn check(&self, ask: &Ask) -> Result<Seen> {
@@ -74,10 +73,9 @@ impl EngineLane {
         if rules.is_empty() {
             return Ok(unlimited());
         }
-        let body = format!("{} {} {}", ask.subject, ask.action, ask.cost);
-        let once = ask.key.as_deref().map(|key| Once::new(key, body.as_bytes())).transpose()?;
-        let ran = self.engine.run(&self.operation(&ask.subject, ask.cost, &rules)?, once.as_ref()).await?;
-        Ok(Seen::new(&rules, ran.outcome))
+        let once = ask.key.as_deref().map(|key| Once::new(key, ask.body().as_bytes())).transpose()?;
+        let ran = self.engine.run(&self.operation(&ask.subject, ask.act, ask.cost, &rules)?, once.as_ref()).await?;
+        Ok(Seen::new(&rules, decided(&ran.outcome)))
     }
 
     pub(super) async fn close(self) -> Result<()> {

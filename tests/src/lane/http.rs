@@ -2,7 +2,7 @@
 #![expect(clippy::indexing_slicing, reason = "a JSON value that lacks a field gives null, and does not panic")]
 
 use anyhow::{Context, Result, bail, ensure};
-use hermod_core::limit::Rule;
+use hermod_core::limit::{Act, Rule};
 use hermod_engine::clock::ManualClock;
 use hermod_server::{Config, Mode, Server};
 use serde_json::{Value, json};
@@ -72,10 +72,19 @@ impl HttpLane {
 
     pub(super) async fn check(&self, ask: &Ask) -> Result<Seen> {
         let headers: Vec<_> = ask.key.iter().map(|key| ("Idempotency-Key", key.as_str())).collect();
-        let body = json!({"subject": ask.subject, "action": ask.action, "cost": ask.cost});
-        let answer = self.send("POST", "/v1/limit/check", &headers, &body).await?;
+        let mut body = json!({"subject": ask.subject, "action": ask.action, "cost": ask.cost});
+        let path = match ask.act {
+            Act::Refund => "/v1/limit/refund",
+            Act::Check | Act::Peek | Act::Force => "/v1/limit/check",
+        };
+        match ask.act {
+            Act::Peek => body["peek"] = true.into(),
+            Act::Force => body["force"] = true.into(),
+            Act::Check | Act::Refund => {}
+        }
+        let answer = self.send("POST", path, &headers, &body).await?;
         if answer["code"] == "idempotency_conflict" {
-            return Ok(Seen { verdict: "conflict", left: Default::default(), bound_by: None, retry_ms: None, is_replayed: false });
+            return Ok(Seen::only("conflict"));
         }
         let verdict = match (answer["allowed"].as_bool(), answer["never"].as_bool()) {
             (Some(true), Some(false)) => "allowed",
@@ -97,6 +106,7 @@ impl HttpLane {
             left,
             bound_by: answer["bound_by"].as_str().map(ToOwned::to_owned),
             retry_ms,
+            delay_ms: answer["delay_ms"].as_u64().context("a delay is told")?,
             is_replayed: answer["replayed"].as_bool().context("replayed is told")?,
         })
     }

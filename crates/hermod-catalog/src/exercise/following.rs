@@ -1,6 +1,6 @@
 //! A change is seen by all servers within a second.
 
-use super::{SEEN_WITHIN, eventually, id, matching, matching_now, named, rule, space};
+use super::{SEEN_WITHIN, eventually, facts, id, matching, matching_now, named, rule, space};
 use crate::{Catalog, Scope};
 use hermod_core::SpaceId;
 
@@ -17,8 +17,7 @@ async fn everyones_rules_are_followed(a: &Catalog, b: &Catalog, space: &SpaceId)
     assert_eq!(matching_now(a, space, "post", "bot").unwrap(), ["all"]);
     eventually("everyone's rule appears", SEEN_WITHIN, async || matching(b, space, "post", "bot").await == ["all"]).await;
     let limit = |catalog: &Catalog| {
-        let (action, subject) = (hermod_core::Action::new("post").unwrap(), hermod_core::Subject::new("bot").unwrap());
-        catalog.matching_now(space, &action, &subject).and_then(|matched| matched.rules.first().map(|rule| rule.meter.limit()))
+        catalog.matching_now(space, &facts("post", "bot")).and_then(|matched| matched.rules.first().map(|rule| rule.meter.limit()))
     };
     b.put_rule(space, rule("all", "post", None, 7), None).await.unwrap();
     assert_eq!(limit(b), Some(7));

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{SEEN_WITHIN, eventually, matching, matching_now, open, rule, space};
+use super::{SEEN_WITHIN, eventually, facts, matching, matching_now, open, rule, space};
 use crate::{CatalogError, Scope};
-use hermod_core::{Action, Subject};
 
 /// Runs the story on the database server behind `url`. `stop` must stop it, `start` bring it back with its data.
 pub async fn exercise_outage(url: &str, stop: impl AsyncFnOnce(), start: impl AsyncFnOnce()) {
@@ -18,10 +17,10 @@ pub async fn exercise_outage(url: &str, stop: impl AsyncFnOnce(), start: impl As
     assert!(catalog.is_healthy());
 
     stop().await;
-    let (action, uncached) = (Action::new("post").unwrap(), Subject::new("uncached").unwrap());
+    let uncached = facts("post", "uncached");
     // At once, before anybody noticed: still an answer, and soon.
     let asked = Instant::now();
-    let matched = catalog.matching(&space, &action, &uncached).await;
+    let matched = catalog.matching(&space, &uncached).await;
     assert!(matched.is_degraded);
     assert!(asked.elapsed() < Duration::from_millis(1_500), "took {:?}", asked.elapsed());
     assert_eq!(super::ids(&matched), ["all"]);
@@ -31,7 +30,7 @@ pub async fn exercise_outage(url: &str, stop: impl AsyncFnOnce(), start: impl As
     assert!(catalog.authenticate(&secret).is_some());
     let asked = Instant::now();
     for _ in 0..1_000 {
-        assert!(catalog.matching(&space, &action, &uncached).await.is_degraded);
+        assert!(catalog.matching(&space, &uncached).await.is_degraded);
     }
     assert!(asked.elapsed() < Duration::from_secs(1), "took {:?}", asked.elapsed());
     match catalog.create_rule(&space, rule("new", "get", None, 1), None).await {

@@ -41,6 +41,8 @@ pub struct Table<V> {
     /// `is_dirty` decides.
     dirty: Vec<usize>,
     urgent: Vec<u8>,
+    /// Deletions that need not be urgent, for the next flush.
+    gone: Vec<u8>,
     sweep_at: usize,
     bytes: usize,
 }
@@ -48,7 +50,7 @@ pub struct Table<V> {
 impl<V: Value> Table<V> {
     /// An empty table.
     pub fn new(family: Family, partition: u16) -> Table<V> {
-        Table { family, partition, slots: IndexMap::default(), dirty: Vec::new(), urgent: Vec::new(), sweep_at: 0, bytes: 0 }
+        Table { family, partition, slots: IndexMap::default(), dirty: Vec::new(), urgent: Vec::new(), gone: Vec::new(), sweep_at: 0, bytes: 0 }
     }
 
     /// How many records there are.
@@ -66,10 +68,10 @@ impl<V: Value> Table<V> {
         self.bytes
     }
 
-    /// The record of this key, unless it has ended: one that is still there says the same as one
-    /// that was swept.
-    pub fn live(&self, key: &[u8], now: Micros) -> Option<&V> {
-        self.slots.get(key).filter(|slot| slot.until > now).map(|slot| &slot.value)
+    /// The record of this key and its end, unless it has ended: one that is still there says the same
+    /// as one that was swept.
+    pub fn live(&self, key: &[u8], now: Micros) -> Option<(&V, Micros)> {
+        self.slots.get(key).filter(|slot| slot.until > now).map(|slot| (&slot.value, slot.until))
     }
 
     /// Stores a record that means nothing after `until`.
@@ -86,7 +88,17 @@ impl<V: Value> Table<V> {
         }
     }
 
+    /// Forgets a record.
+    pub fn delete(&mut self, key: &[u8], urgent: bool) {
+        let Some(position) = self.slots.get_index_of(key) else { return };
+        // Deferred or not, it is written at once: there is no slot left to mark.
+        record::write(if urgent { &mut self.urgent } else { &mut self.gone }, self.family, self.partition, key, None);
+        self.remove(position);
+    }
+
     fn write_urgent(&mut self, key: &[u8], value: &V, until: Micros) {
+        // What was deleted before must not be deleted after.
+        self.urgent.append(&mut self.gone);
         record::write(&mut self.urgent, self.family, self.partition, key, Some(&|out| write_slot(out, value, until)));
     }
 
@@ -132,7 +144,9 @@ impl<V: Value> Table<V> {
 
     /// Writes at most `max` deferred changes; how many it wrote.
     pub fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
-        let mut written = 0;
+        let mut written = usize::from(!self.gone.is_empty());
+        // Before what was put again after it was deleted.
+        out.append(&mut self.gone);
         while written < max {
             let Some(position) = self.dirty.pop() else { break };
             let Some((key, slot)) = self.slots.get_index_mut(position) else { continue };
@@ -172,14 +186,15 @@ impl<V: Value> Table<V> {
         }
     }
 
-    /// Every record as Redis would hold it, with its end. `gap` stands between the last two parts of
-    /// its key.
-    pub fn dump(&self, kind: &str, gap: &str, out: &mut BTreeMap<String, (String, Micros)>) {
+    /// Every record as Redis would hold it, with its end. `spell` makes the name of its place there
+    /// from the hash tag and the last two parts of its key.
+    pub fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>, spell: impl Fn(&str, &str, &str) -> String) {
         for (key, slot) in &self.slots {
             let key = String::from_utf8_lossy(key);
-            let (space, rest) = key.split_once('\0').unwrap_or((&key, ""));
-            let spelled = format!("hm:{{{space}/{}}}:{kind}:{}", self.partition, rest.replacen('\0', gap, 1));
-            out.insert(spelled, (slot.value.to_text(slot.until), slot.until));
+            let mut parts = key.splitn(3, '\0');
+            let mut part = || parts.next().unwrap_or("");
+            let tag = format!("{}/{}", part(), self.partition);
+            out.insert(spell(&tag, part(), part()), (slot.value.to_text(slot.until), slot.until));
         }
     }
 }
@@ -192,10 +207,10 @@ fn write_slot<V: Value>(out: &mut Vec<u8>, value: &V, until: Micros) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::meter::Bucket;
+    use crate::limit::tally::{Kind, Tally};
 
-    fn bucket(debt: u64) -> Bucket {
-        Bucket { debt, ts: Micros::ZERO, period: 1 }
+    fn bucket(debt: u64) -> Tally {
+        Tally { amount: debt, ..Tally::nothing(Kind::Bucket, Micros::ZERO) }
     }
 
     fn us(n: u64) -> Micros {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermod_core::limit::{Check, Limited, Meter, Verdict};
-use hermod_core::{Micros, Name, Once, Outcome, Partitions, RuleId, SpaceId, Subject};
+use hermod_core::limit::meter::Bucket;
+use hermod_core::limit::{Act, Check, Limited, Meter, Verdict};
+use hermod_core::{Micros, Once, Outcome, Partitions, RuleId, SpaceId, Subject};
 
 use super::{Embedded, Options};
 use crate::clock::{Clock, ManualClock};
@@ -19,14 +20,15 @@ fn options(folder: &tempfile::TempDir) -> Options {
 /// A check of 1 under a rule of `limit` a day.
 fn check(subject: &str, limit: u64, durable: bool) -> Check {
     let space = SpaceId::default_space();
-    let meter = Meter::new(limit, Micros::saturating(86_400_000_000), limit).unwrap();
-    let rule = Limited { id: RuleId::new("r").unwrap(), name: Name::default_name(), meter, durable };
-    Check::new(Partitions::DEFAULT.place(&space, subject), Subject::new(subject).unwrap(), 1, Arc::new([rule]))
+    let bucket = Bucket::new(limit, Micros::saturating(86_400_000_000), limit, 0).unwrap();
+    let rule = Limited { durable, ..Limited::enforced(RuleId::new("r").unwrap(), Meter::Bucket(bucket)) };
+    let place = Partitions::DEFAULT.place(&space, subject);
+    Check::new(place, Some(Subject::new(subject).unwrap()), Act::Check, 1, Arc::new([Arc::new(rule)]))
 }
 
 async fn left(engine: &Embedded, op: &Check) -> (Verdict, u64) {
     match engine.run(op, None).await.unwrap().outcome {
-        Outcome::Done(checked) => (checked.verdict, checked.rules[0].left),
+        Outcome::Done(checked) => (checked.verdict(), checked.ruled().next().unwrap().1.left),
         other => panic!("{other:?}"),
     }
 }
@@ -151,7 +153,7 @@ async fn a_key_replays_also_after_a_restart() {
     drop(engine);
     let engine = Embedded::open(options(&folder)).unwrap();
     let Outcome::Replayed(again) = engine.run(&op, Some(&once)).await.unwrap().outcome else { panic!("not replayed") };
-    assert_eq!((again.verdict, again.now, again.rules), (first.verdict, first.now, first.rules));
+    assert_eq!((again.now, again.heads), (first.now, first.heads));
     let other = Once::new("k-1", b"another body").unwrap();
     assert_eq!(engine.run(&op, Some(&other)).await.unwrap().outcome, Outcome::Conflict);
     assert_eq!(left(&engine, &op).await.1, 8, "a replay and a conflict charge nothing");

@@ -1,14 +1,30 @@
-//! limit: check.
+//! limit: check, peek, force, refund, reset; leases stand in `lease.rs`.
+//!
+//! Rules of one subject are one operation. Rules that all subjects share live in another partition:
+//! they are charged first, and given back if the subject's own refuse. Where the store cannot be
+//! reached, each rule's own policy decides.
+
+mod answer;
+mod lease;
+mod local;
+mod refusals;
+mod top;
 
 use std::sync::Arc;
 
-use hermod_catalog::Scope;
-use hermod_core::limit::{Check, Checked, Limited, Retry, Verdict};
-use hermod_core::{Action, INT_MAX, Invalid, Micros, Once, Outcome, Subject};
-use hermod_engine::Durability;
+use hermod_catalog::{Matched, Scope};
+use hermod_core::limit::{Act, Attributes, Check, Checked, Considered, Facts, OnStoreError, Reset, Rules, Scope as Counter, Verdict};
+use hermod_core::{Action, INT_MAX, Invalid, Once, Outcome, Subject};
+use hermod_engine::{Clock, Durability, Engine, EngineError};
 
 use super::{App, Caller};
 use crate::code::{Problem, conflict};
+
+pub use answer::{CheckAnswer, Said};
+pub use lease::{LeaseAnswer, LeaseAsk};
+pub(crate) use local::Local;
+pub(crate) use refusals::Refusals;
+pub(crate) use top::Top;
 
 /// May this subject do this now?
 #[derive(Clone, Debug)]
@@ -19,6 +35,10 @@ pub struct CheckAsk {
     pub action: Action,
     /// How much of it.
     pub cost: u64,
+    /// Check, peek, force or refund.
+    pub act: Act,
+    /// What else rules may look at.
+    pub attributes: Attributes,
 }
 
 impl CheckAsk {
@@ -28,112 +48,199 @@ impl CheckAsk {
         if cost == 0 || cost > INT_MAX {
             return Err(Invalid::new("cost", format!("must be between 1 and {INT_MAX}")));
         }
-        Ok(CheckAsk { subject: Subject::new(subject)?, action: Action::new(action)?, cost })
+        let (subject, action) = (Subject::new(subject)?, Action::new(action)?);
+        Ok(CheckAsk { subject, action, cost, act: Act::Check, attributes: Attributes::default() })
+    }
+
+    /// With what else rules may look at.
+    pub fn with(mut self, attributes: &Attributes) -> Result<CheckAsk, Invalid> {
+        attributes.check()?;
+        self.attributes.clone_from(attributes);
+        Ok(self)
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts { subject: self.subject.as_str(), action: self.action.as_str(), cost: self.cost, attributes: &self.attributes }
     }
 }
 
-/// Whether it may, why not, and when it may.
-#[derive(Clone, Debug)]
-pub struct CheckAnswer {
-    /// What the engine found; none if no rule matched, which allows.
-    pub checked: Option<Checked>,
-    /// The rules, in the same order.
-    pub rules: Arc<[Limited]>,
-    /// What the charge survives; none if nothing was charged.
-    pub durability: Option<Durability>,
-    /// The subject's own rules could not be read: only everyone's were applied.
-    pub is_degraded: bool,
-    /// The answer was given before, for the same idempotency key.
-    pub is_replayed: bool,
-}
-
-impl CheckAnswer {
-    /// Whether it may.
-    pub fn is_allowed(&self) -> bool {
-        self.checked.as_ref().is_none_or(|checked| checked.verdict == Verdict::Allowed)
-    }
-
-    /// Whether it never may: the cost is above a rule's burst.
-    pub fn is_never(&self) -> bool {
-        self.checked.as_ref().is_some_and(|checked| checked.verdict == Verdict::Never)
-    }
-
-    /// The name of the rule that refused.
-    pub fn bound_by(&self) -> Option<&str> {
-        self.ruled().nth(self.checked.as_ref()?.bound_by()?).map(|said| said.name)
-    }
-
-    /// When it may.
-    pub fn retry_at(&self) -> Option<Micros> {
-        self.checked.as_ref()?.retry_at()
-    }
-
-    /// What each rule said, in a replay each rule of then.
-    pub fn ruled(&self) -> impl Iterator<Item = Said<'_>> {
-        let now = self.checked.as_ref().map_or(Micros::ZERO, |checked| checked.now);
-        let told = self.checked.as_ref().and_then(|checked| checked.told.as_deref());
-        let of_then = told.unwrap_or_default().iter().map(|t| (t.id.as_str(), t.name.as_str(), t.limit, t.burst));
-        let today = self.rules.iter().filter(move |_| told.is_none());
-        let of_today = today.map(|r| (r.id.as_str(), r.name.as_str(), r.meter.limit(), r.meter.burst()));
-        let ruled = self.checked.iter().flat_map(|checked| &checked.rules);
-        of_then.chain(of_today).zip(ruled).map(move |((id, name, limit, burst), ruled)| {
-            let retry_at = match ruled.retry {
-                Retry::After(span) => Some(now.plus(span)),
-                Retry::Now | Retry::Never => None,
-            };
-            Said { id, name, limit, burst, left: ruled.left, reset_at: now.plus(ruled.reset), retry_at }
-        })
-    }
-}
-
-/// What one rule said.
-#[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
-    /// The rule.
-    pub id: &'a str,
-    /// Its policy.
-    pub name: &'a str,
-    /// Tokens regained per period.
-    pub limit: u64,
-    /// The most at once.
-    pub burst: u64,
-    /// Tokens left.
-    pub left: u64,
-    /// When all of the burst is back.
-    pub reset_at: Micros,
-    /// When it would admit; none if it did, or never will.
-    pub retry_at: Option<Micros>,
+/// What an engine made of one operation.
+struct Ran {
+    checked: Checked,
+    durability: Durability,
+    is_replayed: bool,
 }
 
 impl App {
-    /// Takes the cost from every matching rule, or from none.
-    pub async fn check(&self, caller: &Caller, ask: CheckAsk, once: Option<&Once>) -> Result<CheckAnswer, Problem> {
+    /// Takes the cost from every matching rule, or from none; or peeks, forces or refunds.
+    pub async fn check(&self, caller: &Caller, ask: &CheckAsk, once: Option<&Once>) -> Result<CheckAnswer, Problem> {
         caller.need(Scope::LimitCheck)?;
-        let known = self.catalog.matching_now(&caller.space, &ask.action, &ask.subject);
-        let matched = match known {
-            Some(matched) => matched,
-            None => self.catalog.matching(&caller.space, &ask.action, &ask.subject).await,
-        };
-        let mut answer =
-            CheckAnswer { checked: None, rules: matched.rules, durability: None, is_degraded: matched.is_degraded, is_replayed: false };
-        // Without a rule there is nothing to charge; an idempotency key is honoured all the same.
-        if !answer.rules.is_empty() || once.is_some() {
-            let place = self.engine.partitions().place(&caller.space, ask.subject.as_str());
-            let check = Check::new(place, ask.subject, ask.cost, Arc::clone(&answer.rules));
-            let ran = self.engine.run(&check, once).await?;
-            let checked = match ran.outcome {
-                Outcome::Done(checked) => checked,
-                Outcome::Replayed(checked) => {
-                    answer.is_replayed = true;
-                    checked
-                }
-                Outcome::Conflict => return Err(conflict()),
-            };
-            let is_charged = checked.verdict == Verdict::Allowed && !checked.rules.is_empty();
-            answer.durability = is_charged.then_some(ran.durability);
-            answer.checked = Some(checked);
+        let may_be_known = once.is_none() && ask.act == Act::Check && self.refusals.is_some();
+        if let Some(refusals) = self.refusals.as_ref().filter(|_| may_be_known)
+            && let Some(known) = refusals.known(&caller.space, ask, self.catalog.version())
+        {
+            self.count(caller, ask, &known);
+            return Ok(known);
         }
-        self.metrics.checked(answer.is_allowed());
+        let version = self.catalog.version();
+        let Matched { rules, is_degraded } = self.matched(caller, &ask.facts()).await;
+        let (own, shared) = split(rules);
+        let generation = self.refusals.as_ref().map(|refusals| refusals.generation(&caller.space, &ask.subject));
+        let answer = match self.decide(caller, ask, &own, &shared, once).await {
+            Ok(mut answer) => {
+                self.local.forget();
+                answer.is_degraded = is_degraded;
+                answer
+            }
+            Err(Fault::Conflict) => return Err(conflict()),
+            Err(Fault::Engine(fault)) => self.without_store(caller, ask, &own, &shared, fault)?,
+        };
+        if let Some(refusals) = &self.refusals {
+            match ask.act {
+                Act::Check if may_be_known && !answer.is_degraded => {
+                    refusals.learn(&caller.space, ask, version, generation.unwrap_or(0), &answer);
+                }
+                Act::Refund | Act::Force => refusals.forget(&caller.space, &ask.subject),
+                Act::Check | Act::Peek => {}
+            }
+        }
+        if ask.act == Act::Check {
+            self.count(caller, ask, &answer);
+        }
         Ok(answer)
+    }
+
+    /// Forgets what a subject has used under the rules that match; how many counters meant something.
+    pub async fn reset(&self, caller: &Caller, ask: &CheckAsk, once: Option<&Once>) -> Result<u64, Problem> {
+        caller.need(Scope::RulesWrite)?;
+        let (own, _shared) = split(self.matched(caller, &ask.facts()).await.rules);
+        let place = self.engine.partitions().place(&caller.space, ask.subject.as_str());
+        let ran = self.engine.run(&Reset::new(place, ask.subject.clone(), own), once).await?;
+        if let Some(refusals) = &self.refusals {
+            refusals.forget(&caller.space, &ask.subject);
+        }
+        match ran.outcome {
+            Outcome::Done(answer) | Outcome::Replayed(answer) => Ok(answer.forgotten),
+            Outcome::Conflict => Err(conflict()),
+        }
+    }
+
+    /// Every rule that was considered for this question, and why it does not apply.
+    pub async fn considered(&self, caller: &Caller, ask: &CheckAsk) -> Result<Vec<Considered>, Problem> {
+        caller.need(Scope::LimitCheck)?;
+        Ok(self.catalog.considered(&caller.space, &ask.facts()).await)
+    }
+
+    /// The subjects that were refused most, about, of the caller's space.
+    pub fn refused(&self, caller: &Caller, most: usize) -> Result<Vec<(String, u64)>, Problem> {
+        caller.need(Scope::RulesRead)?;
+        Ok(self.top.most(&caller.space, most))
+    }
+
+    pub(super) async fn matched(&self, caller: &Caller, facts: &Facts<'_>) -> Matched {
+        match self.catalog.matching_now(&caller.space, facts) {
+            Some(matched) => matched,
+            None => self.catalog.matching(&caller.space, facts).await,
+        }
+    }
+
+    async fn decide(&self, caller: &Caller, ask: &CheckAsk, own: &Rules, shared: &Rules, once: Option<&Once>) -> Result<CheckAnswer, Fault> {
+        // Without a rule there is nothing to charge; an idempotency key is honoured all the same.
+        if shared.is_empty() {
+            if own.is_empty() && once.is_none() {
+                return Ok(CheckAnswer::unlimited(self.now(), ask.cost));
+            }
+            return Ok(CheckAnswer::new(self.run(caller, ask, Some(&ask.subject), ask.act, own, once).await?));
+        }
+        let key = once.filter(|_| own.is_empty());
+        let first = self.run(caller, ask, None, ask.act, shared, key).await?;
+        if own.is_empty() {
+            return Ok(CheckAnswer::new(first));
+        }
+        if first.checked.verdict() != Verdict::Allowed {
+            // Refused already; the others are looked at, so that the answer is complete.
+            let second = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, None).await?;
+            return Ok(CheckAnswer::new(first).and(second));
+        }
+        let second = self.run(caller, ask, Some(&ask.subject), ask.act, own, once).await;
+        let must_return = match &second {
+            Ok(second) => second.is_replayed || second.checked.verdict() != Verdict::Allowed,
+            Err(Fault::Conflict) => true,
+            // Whether the subject was charged is not known; to charge once too often is the safe side.
+            Err(Fault::Engine(_)) => false,
+        };
+        let mut first = first;
+        if must_return && ask.act == Act::Check {
+            first = self.run(caller, ask, None, Act::Refund, shared, None).await?;
+        }
+        Ok(CheckAnswer::new(first).and(second?))
+    }
+
+    async fn run(
+        &self,
+        caller: &Caller,
+        ask: &CheckAsk,
+        subject: Option<&Subject>,
+        act: Act,
+        rules: &Rules,
+        once: Option<&Once>,
+    ) -> Result<Ran, Fault> {
+        let place = self.engine.partitions().place(&caller.space, subject.map_or("", Subject::as_str));
+        let check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules));
+        let ran = self.engine.run(&check, once).await.map_err(Fault::Engine)?;
+        match ran.outcome {
+            Outcome::Done(checked) => Ok(Ran { checked, durability: ran.durability, is_replayed: false }),
+            Outcome::Replayed(checked) => Ok(Ran { checked, durability: ran.durability, is_replayed: true }),
+            Outcome::Conflict => Err(Fault::Conflict),
+        }
+    }
+
+    /// The store cannot be reached: what each rule says for that case. A refusal must come from a count.
+    fn without_store(&self, caller: &Caller, ask: &CheckAsk, own: &Rules, shared: &Rules, fault: EngineError) -> Result<CheckAnswer, Problem> {
+        let all = || own.iter().chain(shared.iter());
+        let is_away = matches!(fault, EngineError::Unavailable { .. });
+        if !is_away || ask.act != Act::Check || all().any(|rule| rule.on_store_error == OnStoreError::Closed) {
+            return Err(fault.into());
+        }
+        let counts = |rules: &Rules| rules.iter().filter(|rule| rule.on_store_error == OnStoreError::Local).cloned().collect::<Rules>();
+        let (own, shared) = (counts(own), counts(shared));
+        let mut answer = self.local.check(&caller.space, ask, &own, &shared, self.now());
+        answer.is_degraded = true;
+        Ok(answer)
+    }
+
+    fn count(&self, caller: &Caller, ask: &CheckAsk, answer: &CheckAnswer) {
+        self.metrics.checked(answer.is_allowed());
+        for said in answer.said() {
+            self.metrics.decided(said.name, said.outcome());
+        }
+        if !answer.is_allowed() {
+            self.top.add(&caller.space, ask.subject.as_str());
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Fault {
+    Engine(EngineError),
+    Conflict,
+}
+
+/// The subject's own counters, and those that all subjects share. Leases are no matter of charges.
+fn split(rules: Rules) -> (Rules, Rules) {
+    let is_plain = |rule: &hermod_core::limit::Limited| rule.scope == Counter::Subject && !rule.is_lease();
+    if rules.iter().all(|rule| is_plain(rule)) {
+        return (rules, Rules::from([]));
+    }
+    let counted = || rules.iter().filter(|rule| !rule.is_lease());
+    let (own, shared): (Vec<_>, Vec<_>) = counted().cloned().partition(|rule| rule.scope == Counter::Subject);
+    (own.into(), shared.into())
+}
+
+/// On Redis a refusal is worth remembering: it saves a round trip. Not where time is set by hand.
+pub(crate) fn refusals_for(engine: &Engine, clock: &Clock) -> Option<Refusals> {
+    match (engine, clock) {
+        (Engine::Redis(_), Clock::System) => Some(Refusals::new()),
+        _ => None,
     }
 }

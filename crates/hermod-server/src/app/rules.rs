@@ -1,8 +1,8 @@
 //! limit: the rules.
 
 use hermod_catalog::{CatalogOnce, Saved, Scope};
-use hermod_core::limit::{Algorithm, Rule};
-use hermod_core::{Action, Invalid, Name, RuleId, Subject};
+use hermod_core::limit::{Algorithm, Pattern, Per, Rule, When};
+use hermod_core::{Invalid, Name, RuleId};
 
 use super::{App, Caller};
 use crate::code::{Code, Problem};
@@ -14,24 +14,40 @@ pub struct RuleDraft {
     pub id: Option<String>,
     /// `default` if absent.
     pub name: Option<String>,
-    /// Which action.
+    /// Which actions; exact or a glob.
     pub action: String,
     /// Whom; everyone if absent.
     pub subject: Option<String>,
+    /// A condition, in CEL.
+    pub when: Option<String>,
     /// How many per period.
     pub limit: u64,
     /// The period.
     pub per: String,
-    /// `token_bucket` if absent.
+    /// `sliding_window` if absent; `fixed_window` for a window of the calendar.
     pub algorithm: Option<String>,
     /// `limit` if absent.
     pub burst: Option<u64>,
+    /// None if absent.
+    pub queue: Option<u64>,
+    /// Two counters instead of a ring.
+    pub approximate: bool,
+    /// `subject` if absent.
+    pub scope: Option<String>,
+    /// `enforce` if absent.
+    pub mode: Option<String>,
     /// Whether answers wait for the disk.
     pub durable: bool,
+    /// `closed` for a durable rule, `open` for others if absent.
+    pub on_store_error: Option<String>,
+}
+
+fn word<T: std::str::FromStr<Err = Invalid> + Default>(text: Option<&str>) -> Result<T, Invalid> {
+    text.map_or_else(|| Ok(T::default()), str::parse)
 }
 
 impl RuleDraft {
-    /// Checks every field, and that the numbers fit together.
+    /// Checks every field, and that they fit together.
     pub fn check(self) -> Result<Rule, Invalid> {
         let id = match self.id {
             // Clients take these out of a URL, however they are spelled.
@@ -39,20 +55,27 @@ impl RuleDraft {
             Some(id) => RuleId::new(id)?,
             None => RuleId::new(format!("rl_{}", uuid::Uuid::now_v7().simple()))?,
         };
-        let algorithm = match self.algorithm.as_deref() {
-            None | Some("token_bucket") => Algorithm::TokenBucket,
-            Some(_) => return Err(Invalid::new("algorithm", "must be token_bucket; others are not there yet")),
+        let per: Per = self.per.parse()?;
+        let algorithm = match (self.algorithm.as_deref(), &per) {
+            (None, Per::Calendar(_)) => Algorithm::FixedWindow,
+            (given, _) => word(given)?,
         };
         let rule = Rule {
             id,
             name: self.name.map_or_else(|| Ok(Name::default_name()), Name::new)?,
-            action: Action::new(self.action)?,
-            subject: self.subject.map(Subject::new).transpose()?,
+            action: Pattern::action(self.action)?,
+            subject: self.subject.map(Pattern::subject).transpose()?,
+            when: self.when.as_deref().map(When::new).transpose()?,
             limit: self.limit,
-            per: self.per.parse()?,
+            per,
             algorithm,
             burst: self.burst,
+            queue: self.queue,
+            approximate: self.approximate,
+            scope: word(self.scope.as_deref())?,
+            mode: word(self.mode.as_deref())?,
             durable: self.durable,
+            on_store_error: self.on_store_error.as_deref().map(str::parse).transpose()?,
             version: 0,
         };
         rule.meter()?;

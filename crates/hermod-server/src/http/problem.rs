@@ -31,6 +31,27 @@ pub(crate) struct Document<'a> {
     request_id: &'a str,
 }
 
+/// A problem within an answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Inline<'a> {
+    /// What is wrong, and what to do.
+    detail: &'a str,
+    /// The stable code.
+    code: &'a str,
+    /// The field at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    /// Whether the same may succeed later.
+    retryable: bool,
+}
+
+impl<'a> Inline<'a> {
+    pub(super) fn new(problem: &'a Problem) -> Inline<'a> {
+        let (code, retryable) = (problem.code.text(), problem.code.is_retryable());
+        Inline { detail: &problem.detail, code, field: problem.field.as_deref(), retryable }
+    }
+}
+
 impl IntoResponse for Problem {
     /// The gate writes the document, because it knows the request's id.
     fn into_response(self) -> Response {

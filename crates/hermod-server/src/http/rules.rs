@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hermod_core::limit::Rule;
+use hermod_core::limit::{Algorithm, Rule};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -21,29 +21,47 @@ use crate::code::{Code, Problem};
 pub(crate) struct RuleBody {
     /// Made up if absent. With `PUT`, the path's.
     id: Option<String>,
-    /// The policy. Rules of one name override each other, rules of different names all apply.
+    /// The policy. Of one name the most specific rule applies, rules of different names all apply.
     #[schema(example = "burst")]
     name: Option<String>,
-    /// Which action.
+    /// Which actions: exact, or a glob such as `tasks/*`.
     #[schema(example = "tasks/create")]
     action: String,
-    /// Whom; everyone if absent.
+    /// Whom: exact, or a glob such as `vip:*`; everyone if absent.
     subject: Option<String>,
-    /// How many tokens per period.
+    /// Applies only where this CEL expression over subject, action, cost and attributes is true.
+    #[schema(example = "attributes.plan == 'free'")]
+    when: Option<String>,
+    /// How many per period; for concurrency, how many at once.
     #[schema(minimum = 1, example = 3)]
+    #[serde(alias = "requests_per_unit")]
     limit: u64,
-    /// The period: a duration, or second, minute, hour, day.
+    /// The period: a duration, or second, minute, hour, day, or a calendar window such as
+    /// `day@Europe/Berlin`. For concurrency, the longest lease.
     #[schema(example = "10s")]
+    #[serde(alias = "unit")]
     per: String,
-    /// How it is counted.
+    /// sliding_window (the default), sliding_log, fixed_window, token_bucket (or gcra), leaky_bucket, concurrency.
     #[schema(example = "token_bucket")]
     algorithm: Option<String>,
-    /// The most at once; `limit` if absent.
+    /// The most at once from a bucket; `limit` if absent.
     #[schema(minimum = 1)]
     burst: Option<u64>,
+    /// How many beyond the burst of a leaky_bucket are let in to wait their turn.
+    queue: Option<u64>,
+    /// For sliding_window: two counters instead of a ring; up to twice the limit in the worst case.
+    #[serde(default)]
+    approximate: bool,
+    /// subject (the default): a counter each; global: one for all.
+    scope: Option<String>,
+    /// enforce (the default), shadow: count and report only, block: always refuse.
+    mode: Option<String>,
     /// Whether an answer waits until the charge is on disk.
     #[serde(default)]
     durable: bool,
+    /// open, closed or local: what to answer while the store cannot be reached. Of a durable rule
+    /// closed if absent, of others open.
+    on_store_error: Option<String>,
     /// Numbered by the server. It may stand here, so that what was read can be sent back.
     #[serde(rename = "version")]
     _version: Option<u64>,
@@ -56,16 +74,22 @@ impl RuleBody {
             name: self.name.clone(),
             action: self.action.clone(),
             subject: self.subject.clone(),
+            when: self.when.clone(),
             limit: self.limit,
             per: self.per.clone(),
             algorithm: self.algorithm.clone(),
             burst: self.burst,
+            queue: self.queue,
+            approximate: self.approximate,
+            scope: self.scope.clone(),
+            mode: self.mode.clone(),
             durable: self.durable,
+            on_store_error: self.on_store_error.clone(),
         }
     }
 }
 
-/// A rule.
+/// A rule. What does not apply to its algorithm is left out, so that it can be sent back as it is.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Rule)]
 pub(crate) struct RuleDocument<'a> {
@@ -73,27 +97,44 @@ pub(crate) struct RuleDocument<'a> {
     name: &'a str,
     action: &'a str,
     subject: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<&'a str>,
     limit: u64,
     per: String,
     algorithm: &'a str,
-    burst: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    approximate: bool,
+    scope: &'a str,
+    mode: &'a str,
     durable: bool,
+    on_store_error: &'a str,
     /// Grows with every change.
     version: u64,
 }
 
 impl<'a> RuleDocument<'a> {
     fn new(rule: &'a Rule) -> RuleDocument<'a> {
+        let is_bucket = matches!(rule.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
         RuleDocument {
             id: rule.id.as_str(),
             name: rule.name.as_str(),
             action: rule.action.as_str(),
             subject: rule.subject.as_ref().map(|s| s.as_str()),
+            when: rule.when.as_ref().map(|when| when.as_str()),
             limit: rule.limit,
             per: rule.per.to_string(),
-            algorithm: "token_bucket",
-            burst: rule.burst.unwrap_or(rule.limit),
+            algorithm: rule.algorithm.as_str(),
+            burst: is_bucket.then(|| rule.burst.unwrap_or(rule.limit)),
+            queue: rule.queue,
+            approximate: rule.approximate,
+            scope: rule.scope.as_str(),
+            mode: rule.mode.as_str(),
             durable: rule.durable,
+            on_store_error: rule.on_store_error().as_str(),
             version: rule.version,
         }
     }

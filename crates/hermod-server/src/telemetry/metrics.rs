@@ -16,11 +16,16 @@ static METADATA: Metadata<'static> = Metadata::new("hermod", Level::INFO, None);
 /// Upper bounds of the latency histogram, in seconds.
 const BUCKETS: &[f64] = &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
+/// So many policies are counted by name; the rest together.
+const POLICIES_MAX: usize = 500;
+
 /// All counters of a server.
 pub(crate) struct Metrics {
     recorder: PrometheusRecorder,
     allowed: Counter,
     refused: Counter,
+    /// By policy and outcome. People make up names of policies, so there are so many at most.
+    decisions: RwLock<HashMap<(String, &'static str), Counter>>,
     /// By route and status. Both come from fixed sets, so the map is bounded.
     requests: RwLock<HashMap<String, ByStatus>>,
 }
@@ -40,6 +45,7 @@ impl Metrics {
             .unwrap_or_default()
             .build_recorder();
         recorder.describe_counter("hermod_limit_checks_total".into(), None, "Limit checks by outcome.".into());
+        recorder.describe_counter("hermod_limit_decisions_total".into(), None, "What the rules of each policy said to checks.".into());
         recorder.describe_counter("hermod_http_requests_total".into(), None, "Requests by route and status.".into());
         recorder.describe_histogram("hermod_http_request_seconds".into(), None, "Time to answer, by route.".into());
         recorder.describe_gauge("hermod_store_ready".into(), None, "1 if the store answers.".into());
@@ -52,12 +58,29 @@ impl Metrics {
             recorder.register_counter(&key, &METADATA)
         };
         let (allowed, refused) = (checks("allowed"), checks("refused"));
-        Metrics { recorder, allowed, refused, requests: RwLock::new(HashMap::new()) }
+        Metrics { recorder, allowed, refused, decisions: RwLock::default(), requests: RwLock::new(HashMap::new()) }
     }
 
     /// A limit check was answered.
     pub(crate) fn checked(&self, allowed: bool) {
         if allowed { self.allowed.increment(1) } else { self.refused.increment(1) }
+    }
+
+    /// A rule of this policy took part in a check.
+    pub(crate) fn decided(&self, policy: &str, outcome: &'static str) {
+        let is_known = |decisions: &HashMap<(String, &'static str), Counter>| decisions.len() < POLICIES_MAX;
+        // A borrowed pair cannot be looked up by; names are short.
+        let key = (policy.to_owned(), outcome);
+        if let Some(counter) = self.decisions.read().get(&key) {
+            return counter.increment(1);
+        }
+        let mut decisions = self.decisions.write();
+        let key = if is_known(&decisions) { key } else { ("other".to_owned(), outcome) };
+        let register = || {
+            let labels = vec![Label::new("policy", key.0.clone()), Label::new("outcome", outcome)];
+            self.recorder.register_counter(&Key::from_parts("hermod_limit_decisions_total", labels), &METADATA)
+        };
+        decisions.entry(key.clone()).or_insert_with(register).increment(1);
     }
 
     /// A request was answered. Paths that match no route are counted as one.

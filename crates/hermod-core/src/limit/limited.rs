@@ -1,0 +1,126 @@
+//! A matching rule, as far as an operation and its answer need it.
+
+use std::sync::Arc;
+
+use crate::id::{Invalid, Name, RuleId};
+use crate::int::Micros;
+use crate::limit::meter::Meter;
+use crate::limit::rule::{Mode, OnStoreError, Rule, Scope};
+use crate::record;
+
+/// The rules of a call, in the order of its answer.
+pub type Rules = Arc<[Arc<Limited>]>;
+
+/// A matching rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// Which rule; part of the counter's key.
+    pub id: RuleId,
+    /// The policy it belongs to.
+    pub name: Name,
+    /// How it counts.
+    pub meter: Meter,
+    /// Whether it refuses.
+    pub mode: Mode,
+    /// What one counter is for.
+    pub scope: Scope,
+    /// Whether the charge must be durable before the answer.
+    pub durable: bool,
+    /// What to answer while the store cannot be reached.
+    pub on_store_error: OnStoreError,
+    /// The usual length of its period.
+    pub window: Micros,
+}
+
+const SHADOW: u8 = 1;
+
+impl Limited {
+    /// What operations need of a rule.
+    pub fn new(rule: &Rule) -> Result<Limited, Invalid> {
+        Ok(Limited {
+            id: rule.id.clone(),
+            name: rule.name.clone(),
+            meter: rule.meter()?,
+            mode: rule.mode,
+            scope: rule.scope,
+            durable: rule.durable,
+            on_store_error: rule.on_store_error(),
+            window: rule.per.usual(),
+        })
+    }
+
+    /// A rule with this meter that enforces, of the default policy.
+    pub fn enforced(id: RuleId, meter: Meter) -> Limited {
+        let (mode, scope, on_store_error) = (Mode::default(), Scope::default(), OnStoreError::default());
+        let window = Micros::saturating(1_000_000);
+        Limited { id, name: Name::default_name(), meter, mode, scope, durable: false, on_store_error, window }
+    }
+
+    /// Whether it counts leases and not charges.
+    pub fn is_lease(&self) -> bool {
+        matches!(self.meter, Meter::Leases { .. })
+    }
+
+    /// As scripts take it: `id`, then what it computes with. Calendar windows are those around `about`.
+    pub fn write(&self, out: &mut Vec<u8>, about: Micros) {
+        write_text(out, self.id.as_str());
+        self.write_meter(out, about);
+    }
+
+    fn write_meter(&self, out: &mut Vec<u8>, about: Micros) {
+        let (kind, ints) = self.meter.given(about);
+        out.extend_from_slice(&[kind, if self.mode == Mode::Shadow { SHADOW } else { 0 }]);
+        for int in ints {
+            out.extend_from_slice(&int.to_le_bytes());
+        }
+    }
+
+    /// The rules of an answer that is kept: by the time it is replayed, today's may be others.
+    pub fn write_all(rules: &[Arc<Limited>], about: Micros) -> Vec<u8> {
+        let mut out = Vec::new();
+        for rule in rules {
+            write_text(&mut out, rule.id.as_str());
+            write_text(&mut out, rule.name.as_str());
+            rule.write_meter(&mut out, about);
+            out.extend_from_slice(&rule.window.get().to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads them back, as far as an answer needs them.
+    pub fn read_all(mut rest: &[u8]) -> Option<Rules> {
+        let mut rules = Vec::new();
+        while !rest.is_empty() {
+            let id = RuleId::new(take_text(&mut rest)?).ok()?;
+            let name = Name::new(take_text(&mut rest)?).ok()?;
+            let [kind, flags] = record::take(&mut rest)?;
+            let mut ints = [0; 5];
+            for int in &mut ints {
+                *int = u64::from_le_bytes(record::take(&mut rest)?);
+            }
+            let meter = Meter::told(kind, ints)?;
+            let window = record::take_micros(&mut rest)?;
+            let mode = match (&meter, flags & SHADOW) {
+                (Meter::Block, _) => Mode::Block,
+                (_, 0) => Mode::Enforce,
+                _ => Mode::Shadow,
+            };
+            let (scope, on_store_error) = (Scope::default(), OnStoreError::default());
+            rules.push(Arc::new(Limited { id, name, meter, mode, scope, durable: false, on_store_error, window }));
+        }
+        Some(rules.into())
+    }
+}
+
+/// Names are at most 64 bytes, so one byte tells their length.
+pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
+    out.push(u8::try_from(text.len()).expect("names are bounded to 64 bytes"));
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub(super) fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    let [length] = record::take(rest)?;
+    let (text, tail) = rest.split_at_checked(usize::from(length))?;
+    *rest = tail;
+    std::str::from_utf8(text).ok()
+}

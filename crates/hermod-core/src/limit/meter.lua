@@ -1,0 +1,269 @@
+-- limit/meter.lua, twin of limit/meter.rs and limit/meter/*.rs: what scripts about limits share
+-- A record is <BI8I8I8I8 kind amount unit ts until> and, of kind SLIDING, marks <I8I8 last count>
+-- (limit/tally.rs says what they mean). A meter is a kind and five integers (Meter::given).
+local BUCKET, WINDOW, CALENDAR, SLIDING, ESTIMATE = 1, 2, 3, 4, 5
+local CHECK, PEEK, FORCE, REFUND = 0, 1, 2, 3
+local REFUSED = 128
+local HEAD, HEAD_SIZE, MARK = '<BI8I8I8I8', 33, '<I8I8'
+
+-- Whole tokens used, for a meter of another kind.
+local function tokens(kind, amount, unit)
+  if kind == BUCKET then return ceil(amount / unit) end
+  if kind == ESTIMATE then return amount + unit end
+  return amount
+end
+
+-- The stored debt in units of another period.
+local function rescaled(kind, amount, unit, period, most)
+  local whole, rest = tokens(kind, amount, unit), 0
+  if kind == BUCKET then
+    whole = floor(amount / unit)
+    rest = amount - whole * unit
+  end
+  if whole >= most then return most * period end
+  -- ceil(rest * period / unit), bit by bit: the product itself would not be exact.
+  local b, quotient, remains, bit = period, 0, 0, 4503599627370496
+  if rest > 0 then
+    while bit >= 1 do
+      quotient, remains = quotient * 2, remains * 2
+      if b >= bit then b, remains = b - bit, remains + rest end
+      while remains >= unit do quotient, remains = quotient + 1, remains - unit end
+      bit = bit / 2
+    end
+    if remains > 0 then quotient = quotient + 1 end
+  end
+  return whole * period + quotient
+end
+
+-- When everything is back. A record that was not written anew ends when it says, if that is earlier.
+local function unless_ended(till, ends, act, refused)
+  if ends and ends < till and (act == PEEK or refused > 0) then return ends end
+  return till
+end
+
+local function bucket(act, cost, stored, limit, period, burst, tick, queue)
+  local most = burst + queue
+  local debt, time, ends = 0, (now - now % tick) / tick, nil
+  if stored then
+    local kind, amount, unit, ts, till = unpack_ints(HEAD, stored)
+    if till > now then
+      ends = till
+      local debt_max = (most + burst) * period
+      if kind == BUCKET and unit == period then
+        debt = amount
+        if debt > debt_max then debt = debt_max end
+      else
+        debt = rescaled(kind, amount, unit, period, most + burst)
+      end
+      local old_time = ceil(ts / tick)
+      if time > old_time then
+        -- No more than what is owed, so that the product stays small.
+        local ticks = time - old_time
+        if ticks < ceil(debt / limit) then debt = debt - ticks * limit else debt = 0 end
+      elseif old_time - time <= ceil(debt_max / limit) then
+        time = old_time
+      else
+        debt = 0
+      end
+    end
+  end
+  local refused = 0
+  if act <= PEEK then
+    if cost > most or debt + cost * period > most * period then
+      refused = REFUSED
+    elseif act == CHECK then
+      debt = debt + cost * period
+    end
+  elseif act == FORCE then
+    local debt_max = (most + burst) * period
+    if cost > most + burst or debt + cost * period > debt_max then debt = debt_max else debt = debt + cost * period end
+  elseif cost > floor(debt / period) then
+    debt = 0
+  else
+    debt = debt - cost * period
+  end
+  local till = unless_ended((time + ceil(debt / limit)) * tick, ends, act, refused)
+  return pack_ints(HEAD, BUCKET + refused, debt, period, time * tick, till), refused, till
+end
+
+-- What becomes of a plain count, and whether the cost did not fit.
+local function act_on(act, count, cost, limit)
+  if act <= PEEK then
+    if cost > limit or count > limit - cost then return count, REFUSED end
+    if act == CHECK then return count + cost, 0 end
+    return count, 0
+  end
+  if act == REFUND then
+    if cost > count then return 0, 0 end
+    return count - cost, 0
+  end
+  local more = 2 * limit - count
+  if more < 0 then more = 0 end
+  if cost < more then more = cost end
+  return count + more, 0
+end
+
+local function window(act, cost, stored, limit, start, turn, next_turn)
+  local count, ts, refused, ends = 0, now, 0, nil
+  if stored then
+    local kind, amount, unit, old_ts, till = unpack_ints(HEAD, stored)
+    -- What was charged in a window after the next is from a future that was never real.
+    if till > now and old_ts < next_turn then
+      ends = till
+      if old_ts >= turn then start, turn = turn, next_turn end
+      if old_ts >= start then
+        count = tokens(kind, amount, unit)
+        if old_ts > ts then ts = old_ts end
+      end
+    end
+  end
+  count, refused = act_on(act, count, cost, limit)
+  local till = now
+  if count > 0 then till = unless_ended(turn, ends, act, refused) end
+  return pack_ints(HEAD, WINDOW + refused, count, 1, ts, till), refused, till
+end
+
+local function sliding(act, cost, stored, limit, period, width)
+  local used, marks, ends = 0, '', nil
+  if stored then
+    local kind, amount, unit, ts, till = unpack_ints(HEAD, stored)
+    if till > now and ts <= now + period + width then
+      ends = till
+      if kind == SLIDING then
+        local at, size = HEAD_SIZE + 1, #stored
+        used = amount
+        while at <= size do
+          local last, count = unpack_ints(MARK, stored, at)
+          if last + period > now then break end
+          used, at = used - count, at + 16
+        end
+        marks = sub(stored, at)
+      else
+        local count = tokens(kind, amount, unit)
+        if count > 0 and ts + period > now then used, marks = count, pack_ints(MARK, ts, count) end
+      end
+    end
+  end
+  local refused, unit = 0, 1
+  if act <= PEEK and (cost > limit or used > limit - cost) then
+    refused = REFUSED
+    if cost <= limit then
+      -- The mark with which so many have left that it fits.
+      local short, at = used + cost - limit, 1
+      while true do
+        local last, count = unpack_ints(MARK, marks, at)
+        if count >= short then
+          unit = last + period
+          break
+        end
+        short, at = short - count, at + 16
+      end
+    end
+  elseif act == REFUND then
+    -- The oldest first: what remains counts no shorter than it would have.
+    local rest, at, size = cost, 1, #marks
+    while at <= size do
+      local last, count = unpack_ints(MARK, marks, at)
+      if count > rest then
+        marks = pack_ints(MARK, last, count - rest) .. sub(marks, at + 16)
+        used, rest, at = used - rest, 0, nil
+        break
+      end
+      used, rest, at = used - count, rest - count, at + 16
+    end
+    if at then marks = sub(marks, at) end
+  elseif act ~= PEEK then
+    local added = cost
+    if act == FORCE then
+      local more = 2 * limit - used
+      if more < 0 then more = 0 end
+      if more < added then added = more end
+    end
+    if added > 0 then
+      local last, size = now - now % width + width - 1, #marks
+      local newest, count = 0, 0
+      if size > 0 then newest, count = unpack_ints(MARK, marks, size - 15) end
+      if newest >= last then
+        marks = sub(marks, 1, size - 16) .. pack_ints(MARK, newest, count + added)
+      else
+        marks = marks .. pack_ints(MARK, last, added)
+      end
+      used = used + added
+    end
+  end
+  local till, ts, size = now, now, #marks
+  if size > 0 then
+    ts = unpack_ints('<I8', marks, size - 15)
+    till = unless_ended(ts + period, ends, act, refused)
+  end
+  return pack_ints(HEAD, SLIDING + refused, used, unit, ts, till) .. marks, refused, till
+end
+
+local function estimate(act, cost, stored, limit, period, tick)
+  local this, last, time, ends = 0, 0, (now - now % tick) / tick, nil
+  if stored then
+    local kind, amount, unit, ts, till = unpack_ints(HEAD, stored)
+    local old_time = ceil(ts / tick)
+    -- From further ahead than a whole period: a future that was never real.
+    if till > now and old_time <= time + period then
+      ends = till
+      if old_time > time then time = old_time end
+      local old_this, old_last = amount, unit
+      if kind ~= ESTIMATE then old_this, old_last = tokens(kind, amount, unit), 0 end
+      if old_this > 2 * limit then old_this = 2 * limit end
+      if old_last > 2 * limit then old_last = 2 * limit end
+      local turns = ((time - time % period) - (old_time - old_time % period)) / period
+      if turns == 0 then
+        this, last = old_this, old_last
+      elseif turns == 1 then
+        last = old_this
+      end
+    end
+  end
+  local used = this + ceil(last * (period - time % period) / period)
+  local refused = 0
+  if act <= PEEK then
+    if cost > limit or used > limit - cost then
+      refused = REFUSED
+    elseif act == CHECK then
+      this = this + cost
+    end
+  elseif act == FORCE then
+    this = act_on(FORCE, this, cost, limit)
+  else
+    local rest = cost - this
+    if rest > 0 then
+      this = 0
+      if rest > last then last = 0 else last = last - rest end
+    else
+      this = this - cost
+    end
+  end
+  local turn, till = time - time % period, now
+  if this > 0 then
+    till = unless_ended((turn + 2 * period) * tick, ends, act, refused)
+  elseif last > 0 then
+    till = unless_ended((turn + period) * tick, ends, act, refused)
+  end
+  return pack_ints(HEAD, ESTIMATE + refused, this, last, time * tick, till), refused, till
+end
+
+-- Brings a record to now and acts on it: the record afterwards, whether it refused (0: not), and when
+-- the record ends. Nothing, if what was given is about another time.
+local function meter(act, cost, stored, kind, p1, p2, p3, p4, p5)
+  if kind == BUCKET then return bucket(act, cost, stored, p1, p2, p3, p4, p5) end
+  if kind == SLIDING then return sliding(act, cost, stored, p1, p2, p3) end
+  if kind == WINDOW then
+    local start = now - now % p2
+    return window(act, cost, stored, p1, start, start + p2, start + 2 * p2)
+  end
+  if kind == CALENDAR then
+    if now < p2 or now >= p3 then return nil end
+    return window(act, cost, stored, p1, p2, p3, p4)
+  end
+  if kind == ESTIMATE then return estimate(act, cost, stored, p1, p2, p3) end
+  local refused = 0
+  if act <= PEEK then refused = REFUSED end
+  return pack_ints(HEAD, kind + refused, 0, 1, now, now), refused, now
+end
+

@@ -1,0 +1,162 @@
+//! limit: acquire, renew, release.
+
+
+use hermod_catalog::Scope;
+use hermod_core::limit::{Attributes, Facts, Lease, Leased, Rules, Scope as Counter};
+use hermod_core::{Action, Invalid, Micros, Once, Outcome, Subject};
+use hermod_engine::Durability;
+
+use crate::app::{App, Caller};
+use crate::code::{Problem, conflict};
+
+/// A lease to be taken.
+#[derive(Clone, Debug)]
+pub struct LeaseAsk {
+    /// Who.
+    pub subject: Subject,
+    /// What.
+    pub action: Action,
+    /// Its id; one is made up if absent.
+    pub lease: Option<String>,
+    /// For how long; as long as the rule allows if absent.
+    pub ttl: Option<Micros>,
+    /// What else rules may look at.
+    pub attributes: Attributes,
+}
+
+/// What became of a lease.
+#[derive(Clone, Debug)]
+pub struct LeaseAnswer {
+    /// Its id.
+    pub lease: String,
+    /// Whether it is held; after a release, whether it was.
+    pub is_held: bool,
+    /// When it ends by itself.
+    pub until: Option<Micros>,
+    /// Of each rule: id, name, limit, how many are left.
+    pub rules: Vec<(String, String, u64, u64)>,
+    /// The rule that refused.
+    pub bound_by: Option<String>,
+    /// When it could be taken, if nobody else does meanwhile.
+    pub retry_at: Option<Micros>,
+    /// What it survives.
+    pub durability: Option<Durability>,
+    /// The answer was given before, for the same idempotency key.
+    pub is_replayed: bool,
+}
+
+impl LeaseAnswer {
+    fn new(lease: &str) -> LeaseAnswer {
+        LeaseAnswer {
+            lease: lease.to_owned(),
+            is_held: true,
+            until: None,
+            rules: Vec::new(),
+            bound_by: None,
+            retry_at: None,
+            durability: None,
+            is_replayed: false,
+        }
+    }
+
+    fn add(&mut self, leased: &Leased, durability: Durability, is_replayed: bool) {
+        self.is_held &= leased.is_held();
+        self.until = match (self.until, leased.until) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        for (rule, (taken, _)) in leased.rules.iter().zip(&leased.taken) {
+            let (limit, id, name) = (rule.meter.most(), rule.id.to_string(), rule.name.to_string());
+            self.rules.push((id, name, limit, limit.saturating_sub(*taken)));
+        }
+        if leased.retry_at() > self.retry_at {
+            self.retry_at = leased.retry_at();
+            self.bound_by = leased.bound_by().map(|rule| rule.name.to_string());
+        }
+        self.durability = leased.is_held().then_some(durability);
+        self.is_replayed |= is_replayed;
+    }
+}
+
+impl App {
+    /// Takes a lease under every rule of leases that matches, or under none.
+    pub async fn acquire(&self, caller: &Caller, ask: &LeaseAsk, once: Option<&Once>) -> Result<LeaseAnswer, Problem> {
+        caller.need(Scope::LimitCheck)?;
+        // Made up so that a replay makes up the same.
+        let made_up = || once.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), Once::token);
+        let lease = ask.lease.clone().unwrap_or_else(|| format!("ls_{}", made_up()));
+        Lease::check_id(&lease)?;
+        ask.attributes.check()?;
+        if ask.ttl == Some(Micros::ZERO) {
+            return Err(Invalid::new("ttl", "must be longer than nothing").into());
+        }
+        let facts = Facts { subject: ask.subject.as_str(), action: ask.action.as_str(), cost: 1, attributes: &ask.attributes };
+        let matched = self.matched(caller, &facts).await;
+        let of = |scope: Counter| matched.rules.iter().filter(|rule| rule.is_lease() && rule.scope == scope).cloned().collect::<Rules>();
+        let (own, shared) = (of(Counter::Subject), of(Counter::Global));
+        let mut answer = LeaseAnswer::new(&lease);
+        let ttl = ask.ttl.unwrap_or(Micros::MAX);
+        let shared_id = shared_id(&ask.subject, &lease);
+        if !shared.is_empty() {
+            let place = self.engine.partitions().place(&caller.space, "");
+            let first = Lease::acquire(place, "", shared_id.clone(), ttl, shared);
+            self.leased(&first, once.filter(|_| own.is_empty()), &mut answer).await?;
+        }
+        if answer.is_held && !own.is_empty() {
+            let home = ask.subject.as_str();
+            let place = self.engine.partitions().place(&caller.space, home);
+            let second = Lease::acquire(place, home, lease, ttl, own);
+            let ran = self.leased(&second, once, &mut answer).await;
+            if ran.is_err() || !answer.is_held {
+                let place = self.engine.partitions().place(&caller.space, "");
+                self.leased(&Lease::release(place, "", shared_id), None, &mut LeaseAnswer::new("")).await?;
+            }
+            ran?;
+        }
+        Ok(answer)
+    }
+
+    /// Keeps a lease for longer, or gives it back, by its id.
+    pub async fn keep_lease(
+        &self,
+        caller: &Caller,
+        subject: &Subject,
+        lease: &str,
+        keep: Option<Option<Micros>>,
+        once: Option<&Once>,
+    ) -> Result<LeaseAnswer, Problem> {
+        caller.need(Scope::LimitCheck)?;
+        Lease::check_id(lease)?;
+        let mut answer = LeaseAnswer { is_held: false, ..LeaseAnswer::new(lease) };
+        for (home, id) in [("", shared_id(subject, lease)), (subject.as_str(), lease.to_owned())] {
+            let place = self.engine.partitions().place(&caller.space, home);
+            let op = match keep {
+                Some(ttl) => Lease::renew(place, home, id, ttl),
+                None => Lease::release(place, home, id),
+            };
+            let mut part = LeaseAnswer::new(lease);
+            self.leased(&op, once.filter(|_| !home.is_empty()), &mut part).await?;
+            // Under one of the two it is enough: most leases have no part that all subjects share.
+            if part.is_held {
+                answer = LeaseAnswer { until: answer.until.map_or(part.until, |until| part.until.map(|other| other.min(until))), ..part };
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn leased(&self, op: &Lease, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<(), Problem> {
+        let ran = self.engine.run(op, once).await?;
+        match ran.outcome {
+            Outcome::Done(leased) => answer.add(&leased, ran.durability, false),
+            Outcome::Replayed(leased) => answer.add(&leased, ran.durability, true),
+            Outcome::Conflict => return Err(conflict()),
+        }
+        Ok(())
+    }
+}
+
+/// Where all subjects share the rules, ids are told apart by their subject.
+fn shared_id(subject: &Subject, lease: &str) -> String {
+    format!("{subject}\n{lease}")
+}
+

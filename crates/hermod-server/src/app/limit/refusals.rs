@@ -1,0 +1,119 @@
+//! Refusals that are known to stand: a flood of refused calls costs no call of the store.
+//!
+//! A refusal holds until its `retry_at`, unless something is given back or a rule changes. What
+//! happens on this server is known at once. What happens on another is not told, so nothing is
+//! remembered for longer than a second: that is how soon every change is seen everywhere.
+//!
+//! Time is measured from the answer by this server's steady clock, so that it does not matter how
+//! far its clock is from the store's.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hermod_core::{Micros, SpaceId, Subject};
+use quick_cache::Equivalent;
+use quick_cache::sync::Cache;
+
+use super::{CheckAnswer, CheckAsk};
+
+/// So many refusals are remembered.
+const REFUSALS_MAX: usize = 100_000;
+/// Nothing is remembered for longer.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Giving back invalidates the refusals of all subjects that share one of so many numbers.
+const GENERATIONS: usize = 1024;
+
+/// Refusals that are known to stand.
+pub(crate) struct Refusals {
+    cache: Cache<Key, Arc<Refusal>>,
+    generations: Vec<AtomicU64>,
+    hasher: RandomState,
+}
+
+impl std::fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Refusals").field("count", &self.cache.len()).finish()
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    space: SpaceId,
+    subject: Subject,
+    action: hermod_core::Action,
+    cost: u64,
+}
+
+#[derive(Hash)]
+struct KeyRef<'a> {
+    space: &'a SpaceId,
+    subject: &'a Subject,
+    action: &'a hermod_core::Action,
+    cost: u64,
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.cost == key.cost && *self.subject == key.subject && *self.action == key.action && *self.space == key.space
+    }
+}
+
+struct Refusal {
+    answer: CheckAnswer,
+    at: Instant,
+    holds: Duration,
+    version: u64,
+    generation: u64,
+}
+
+impl Refusals {
+    pub(super) fn new() -> Refusals {
+        let generations = (0..GENERATIONS).map(|_| AtomicU64::new(0)).collect();
+        Refusals { cache: Cache::new(REFUSALS_MAX), generations, hasher: RandomState::new() }
+    }
+
+    fn counter(&self, space: &SpaceId, subject: &Subject) -> &AtomicU64 {
+        let hash = self.hasher.hash_one((space, subject));
+        let count = u64::try_from(GENERATIONS).unwrap_or(1);
+        let at = usize::try_from(hash % count).unwrap_or(0);
+        self.generations.get(at).expect("a remainder is below the count")
+    }
+
+    /// Grows when something of the subject is given back. To be read before the store is asked.
+    pub(super) fn generation(&self, space: &SpaceId, subject: &Subject) -> u64 {
+        self.counter(space, subject).load(Ordering::Acquire)
+    }
+
+    /// Something was given back.
+    pub(super) fn forget(&self, space: &SpaceId, subject: &Subject) {
+        self.counter(space, subject).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The answer, if it is known to be a refusal.
+    pub(super) fn known(&self, space: &SpaceId, ask: &CheckAsk, version: u64) -> Option<CheckAnswer> {
+        if !ask.attributes.0.is_empty() || self.cache.is_empty() {
+            return None;
+        }
+        let key = KeyRef { space, subject: &ask.subject, action: &ask.action, cost: ask.cost };
+        let refusal = self.cache.get(&key)?;
+        let elapsed = refusal.at.elapsed();
+        let stands = elapsed < refusal.holds && refusal.version == version;
+        if !stands || refusal.generation != self.generation(space, &ask.subject) {
+            return None;
+        }
+        Some(refusal.answer.after(Micros::from_duration(elapsed)?))
+    }
+
+    /// Remembers a refusal, for as long as it is known to stand.
+    pub(super) fn learn(&self, space: &SpaceId, ask: &CheckAsk, version: u64, generation: u64, answer: &CheckAnswer) {
+        if answer.is_allowed() || !ask.attributes.0.is_empty() {
+            return;
+        }
+        let stands = answer.retry_at().map_or(LONGEST, |at| at.since(answer.now()).to_duration());
+        let holds = stands.min(LONGEST);
+        let key = Key { space: space.clone(), subject: ask.subject.clone(), action: ask.action.clone(), cost: ask.cost };
+        self.cache.insert(key, Arc::new(Refusal { answer: answer.clone(), at: Instant::now(), holds, version, generation }));
+    }
+}
