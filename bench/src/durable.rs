@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hermod_core::limit::{Check, Limited, Meter};
-use hermod_core::{Micros, Name, RuleId, SpaceId, Subject};
+use hermod_core::limit::meter::Bucket;
+use hermod_core::limit::{Act, Check, Limited, Meter, Rules};
+use hermod_core::{Micros, RuleId, SpaceId, Subject};
 use hermod_engine::embedded::{Embedded, Options};
 
 use crate::load::closed_loop;
@@ -20,12 +21,13 @@ pub(crate) async fn run() -> Result<()> {
     let engine = Embedded::open(Options::new(folder.path()))?;
     let space = SpaceId::default_space();
     let meter = Meter::Bucket(Bucket::new(1_000_000_000, Micros::saturating(1_000_000), 1_000_000_000, 0)?);
-    let rules: Arc<[Limited]> = Arc::new([Limited { id: RuleId::new("bench")?, name: Name::default_name(), meter, durable: true }]);
+    let rules: Rules = Arc::new([Arc::new(Limited { durable: true, ..Limited::enforced(RuleId::new("bench")?, meter) })]);
     let commits = engine.commits();
     let began = Instant::now();
     let measured = closed_loop(std::process::id(), WRITERS, SPAN, |worker| {
         let subject = Subject::new(format!("user-{worker}")).expect("the name is fit");
-        let check = Arc::new(Check::new(engine.partitions().place(&space, subject.as_str()), subject, 1, Arc::clone(&rules)));
+        let place = engine.partitions().place(&space, subject.as_str());
+        let check = Arc::new(Check::new(place, Some(subject), Act::Check, 1, Arc::clone(&rules)));
         let engine = engine.clone();
         move |_| {
             let (engine, check) = (engine.clone(), Arc::clone(&check));

@@ -52,7 +52,10 @@ pub(crate) async fn run() -> Result<()> {
     let hermod = Hermod::serve::<&str>([])?;
     let key = hermod.admin_key()?;
     let client = Client::new(hermod.url()?)?.with_key(&key);
-    client.rules().create(&RuleDraft::new("tasks/create", 1_000_000, "1s").id("bench")).await?;
+    client
+        .rules()
+        .create(&RuleDraft::new("tasks/create", 1_000_000, "1s").algorithm(hermod_client::Algorithm::TokenBucket).id("bench"))
+        .await?;
     let ours = hermod.url()?.rsplit('/').next().context("a URL has an address")?.to_owned();
     let bare = Bare::start()?;
     let requests: Vec<_> = (0..SUBJECTS).map(|subject| request(subject, &key)).collect();

@@ -7,6 +7,7 @@ mod bare;
 mod cpu;
 mod durable;
 mod http;
+mod inprocess;
 mod load;
 mod ratio;
 mod redis;
@@ -20,13 +21,15 @@ fn main() -> Result<()> {
         Some("limit") => runtime.block_on(async {
             http::run().await?;
             redis::run().await?;
-            durable::run().await
+            durable::run().await?;
+            tokio::task::block_in_place(inprocess::run)
         }),
+        Some("limit-inprocess") => inprocess::run(),
         Some("limit-http") => runtime.block_on(http::run()),
         Some("limit-redis") => runtime.block_on(redis::run()),
         Some("limit-durable") => runtime.block_on(durable::run()),
         // What the HTTP bench starts as its rival, in a process of its own.
         Some("bare") => runtime.block_on(bare::serve()),
-        _ => bail!("say what to measure: limit, or one part of it: limit-http, limit-redis, limit-durable"),
+        _ => bail!("say what to measure: limit, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess"),
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use hermod_core::limit::{Check, Limited, Meter};
-use hermod_core::{Micros, Name, Operation, Outcome, RuleId, SpaceId, Subject};
+use hermod_core::limit::meter::Bucket;
+use hermod_core::limit::{Act, Check, Limited, Meter, Rules};
+use hermod_core::{Micros, Operation, Outcome, RuleId, SpaceId, Subject};
 use hermod_engine::redis::{Address, Options};
 use hermod_tests::server;
 
@@ -18,15 +19,24 @@ const ROUNDS: usize = 7;
 const SUBJECTS: u64 = 10_000;
 
 pub(crate) async fn run() -> Result<()> {
+    run_with(1, 0.8).await?;
+    run_with(3, 0.7).await
+}
+
+async fn run_with(rules: u64, wanted: f64) -> Result<()> {
     let store = server::Redis::start()?;
     let engine = hermod_engine::Redis::open(Options::new(Address::parse(&store.url())?)).await?;
     let space = SpaceId::default_space();
-    let meter = Meter::Bucket(Bucket::new(1_000_000, Micros::saturating(1_000_000), 1_000_000, 0)?);
-    let rules: Arc<[Limited]> = Arc::new([Limited { id: RuleId::new("bench")?, name: Name::default_name(), meter, durable: false }]);
+    let limited = |n: u64| {
+        let bucket = Bucket::new(1_000_000, Micros::saturating(1_000_000), 1_000_000, 0)?;
+        Ok(Arc::new(Limited::enforced(RuleId::new(format!("bench-{n}"))?, Meter::Bucket(bucket))))
+    };
+    let limited: Rules = (0..rules).map(limited).collect::<Result<Vec<_>>>()?.into();
     let checks = (0..SUBJECTS)
         .map(|n| {
             let subject = Subject::new(format!("user-{n}"))?;
-            Ok(Check::new(engine.partitions().place(&space, subject.as_str()), subject, 1, Arc::clone(&rules)))
+            let place = engine.partitions().place(&space, subject.as_str());
+            Ok(Check::new(place, Some(subject), Act::Check, 1, Arc::clone(&limited)))
         })
         .collect::<Result<Vec<_>>>()?;
     let checks = Arc::new(checks);
@@ -53,7 +63,8 @@ pub(crate) async fn run() -> Result<()> {
             rounds.add(ours, theirs);
         }
     }
-    rounds.print("check on Redis, 64 concurrent", "hermod limit/check", "EVALSHA of `return 1`, same client", 0.8)
+    let title = format!("check on Redis, {rules} rule(s) in one call, 64 concurrent");
+    rounds.print(&title, "hermod limit/check", "EVALSHA of `return 1`, same client", wanted)
 }
 
 fn pick(checks: &[Check], worker: usize, count: u64) -> &Check {

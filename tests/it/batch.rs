@@ -1,5 +1,7 @@
 //! Operations that share a script call keep apart.
 
+use std::sync::Arc;
+
 use anyhow::{Result, ensure};
 use hermod_core::limit::{Act, Algorithm, Checked, Pattern, Rule, Verdict};
 use hermod_core::{Once, Outcome, RuleId};
@@ -24,11 +26,11 @@ async fn every_operation_of_a_shared_call_gets_its_own_answer() -> Result<()> {
             let rules = if n % 3 == 0 { vec![rule(1_000)?, rule(2_000)?] } else { vec![rule(1_000)?] };
             let (engine, operation) = (lane.engine().clone(), lane.operation(&format!("s{n}"), Act::Check, n, &rules)?);
             let once = Once::new(&format!("k{n}"), b"the same")?;
-            asked.spawn(async move { (n, engine.run(&operation, Some(&once)).await) });
+            asked.spawn(async move { (n, engine.run(&operation, Some(&once)).await, Arc::clone(operation.rules())) });
         }
         let (mut done, mut replayed) = (0, 0);
         while let Some(answered) = asked.join_next().await {
-            let (n, ran) = answered?;
+            let (n, ran, rules) = answered?;
             let checked: Checked = match ran?.outcome {
                 Outcome::Done(checked) => {
                     done += 1;
@@ -40,6 +42,7 @@ async fn every_operation_of_a_shared_call_gets_its_own_answer() -> Result<()> {
                 }
                 Outcome::Conflict => anyhow::bail!("{store:?}: s{n} met another's key"),
             };
+            let checked = checked.explained(&rules);
             let left: Vec<u64> = checked.ruled().map(|(_, ruled)| ruled.left).collect();
             let expected = if n % 3 == 0 { vec![1_000 - n, 2_000 - n] } else { vec![1_000 - n] };
             ensure!(checked.verdict() == Verdict::Allowed && left == expected, "{store:?}: s{n} was told {checked:?}");

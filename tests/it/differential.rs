@@ -185,7 +185,10 @@ async fn history(seed: u64) -> Result<u64> {
         let ask = |lane: &EngineLane| {
             lane.clock().set(Micros::saturating(now));
             let (engine, operation, key) = (lane.engine().clone(), lane.operation(&subject, act, cost, used), key.clone());
-            async move { anyhow::Ok(decided(&engine.run(&operation?, key.as_ref()).await?.outcome)) }
+            async move {
+                let operation = operation?;
+                anyhow::Ok(decided(engine.run(&operation, key.as_ref()).await?.outcome, operation.rules()))
+            }
         };
         let (embedded, redis, cluster) = tokio::try_join!(ask(&lanes[0]), ask(&lanes[1]), ask(&lanes[2]))?;
         for (store, outcome) in Store::ALL.iter().zip([embedded, redis, cluster]) {

@@ -4,6 +4,7 @@
 mod answers;
 mod input;
 mod keys;
+mod limit;
 mod load;
 mod once;
 mod openapi;

@@ -7,6 +7,7 @@ mod crash;
 mod differential;
 mod http;
 mod outage;
+mod property;
 mod readme;
 mod servers;
 mod tables;

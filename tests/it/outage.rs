@@ -10,6 +10,8 @@ mod durability;
 mod expiry;
 mod load;
 mod parallel;
+mod policy;
+mod refusals;
 mod scripts;
 mod sentinel;
 pub(crate) mod served;

@@ -8,7 +8,7 @@ mod record;
 
 use std::collections::{BTreeMap, HashMap};
 
-use hermod_core::limit::{Act, Mode, Retry, Rule, Ruled, Verdict};
+use hermod_core::limit::{Act, Checked, Explained, Mode, Retry, Rule, Ruled, Rules, Verdict};
 use hermod_core::{Micros, Outcome};
 
 use record::{Numbers, Record};
@@ -43,17 +43,17 @@ pub struct Decided {
 
 impl Decided {
     /// The same of an engine's answer.
-    pub fn of(checked: &hermod_core::limit::Checked) -> Decided {
+    pub fn of(checked: &Explained) -> Decided {
         let rules = checked.ruled().map(|(rule, ruled)| (rule.name.to_string(), ruled)).collect();
         Decided { verdict: checked.verdict(), now: checked.now, rules }
     }
 }
 
-/// The outcome of an engine, in the model's terms.
-pub fn decided(outcome: &Outcome<hermod_core::limit::Checked>) -> Outcome<Decided> {
+/// The outcome of an engine under these rules, in the model's terms.
+pub fn decided(outcome: Outcome<Checked>, rules: &Rules) -> Outcome<Decided> {
     match outcome {
-        Outcome::Done(checked) => Outcome::Done(Decided::of(checked)),
-        Outcome::Replayed(checked) => Outcome::Replayed(Decided::of(checked)),
+        Outcome::Done(checked) => Outcome::Done(Decided::of(&checked.explained(rules))),
+        Outcome::Replayed(checked) => Outcome::Replayed(Decided::of(&checked.explained(rules))),
         Outcome::Conflict => Outcome::Conflict,
     }
 }

@@ -125,6 +125,23 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem, for those who answer checks themselves.
+    pub fn new(status: u16, code: impl Into<String>, detail: impl Into<String>) -> Problem {
+        Problem {
+            kind: blank(),
+            title: String::new(),
+            status,
+            detail: detail.into(),
+            code: code.into(),
+            field: None,
+            retryable: None,
+            retry_at: None,
+            request_id: None,
+            more: serde_json::Map::new(),
+            retry_after: None,
+        }
+    }
+
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.retryable.unwrap_or_else(|| is_retryable_status(self.status))

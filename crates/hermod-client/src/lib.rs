@@ -55,8 +55,8 @@ pub use error::{ClientError, Problem};
 pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};
 pub use limit::{
-    AcquireRequest, Attributes, BatchCheck, BatchProblem, CheckRequest, Checked, Considered, Durability, Forgotten, LeaseRule, Leased, Limit,
-    RefundRequest, RefusedSubject, ResetRequest, Ruled,
+    AcquireRequest, Attributes, BatchCheck, BatchProblem, CheckRequest, Checked, Considered, Durability, Forgotten, LeaseRule, Leased,
+    Limit, RefundRequest, RefusedSubject, ResetRequest, Ruled,
 };
 pub use page::{Page, PageRequest};
 pub use retry::Retry;

@@ -64,8 +64,7 @@ impl<'a> Limit<'a> {
     /// for each, in their order.
     pub async fn batch(&self, checks: &[BatchCheck]) -> Result<Vec<Result<Checked, BatchProblem>>, ClientError> {
         let is_repeatable = checks.iter().all(BatchCheck::is_repeatable);
-        let answers: batch::Answers =
-            self.client.charge(&["v1", "limit", "batch"], None, is_repeatable, &batch::Batch { checks }).await?;
+        let answers: batch::Answers = self.client.charge(&["v1", "limit", "batch"], None, is_repeatable, &batch::Batch { checks }).await?;
         Ok(answers.answers.into_iter().map(Into::into).collect())
     }
 

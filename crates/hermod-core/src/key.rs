@@ -12,8 +12,8 @@ use crate::once::Kept;
 use crate::partition::Place;
 use crate::state::Value;
 
-/// `hm:{space/pp}:limit:<subject>`, HASH rule -> packed record (`limit/tally.rs`), `''` -> when the key
-/// may be collected. Without a subject: the counters that all subjects share.
+/// `hm:{space/pp}:limit:<subject>`, HASH rule -> packed record (`limit/tally.rs`). Without a subject:
+/// the counters that all subjects share.
 pub fn limit(place: &Place, subject: &str) -> String {
     tagged(place, "limit:", &[subject])
 }

@@ -16,7 +16,7 @@ pub mod rule;
 pub mod tally;
 pub mod when;
 
-pub use check::{Check, Checked, Verdict};
+pub use check::{Check, Checked, Explained, Verdict};
 pub use index::{Attribute, Attributes, Considered, Facts, Index, Why};
 pub use lease::{Lease, LeaseAct, Leased};
 pub use limited::{Limited, Rules};

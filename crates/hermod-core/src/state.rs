@@ -5,6 +5,7 @@
 //! *urgent* (its bytes go to the journal with the operation, and the answer waits for them) or
 //! *deferred* (the slot is marked, and a flush writes whatever it holds by then).
 
+mod chunks;
 mod table;
 
 use std::collections::BTreeMap;
@@ -12,12 +13,14 @@ use std::collections::BTreeMap;
 use crate::id::{RuleId, SpaceId};
 use crate::int::Micros;
 use crate::limit::lease::Held;
+use crate::limit::limited::Limited;
+use crate::limit::meter::Step;
 use crate::limit::tally::Tally;
 use crate::once::Kept;
 use crate::partition::Place;
 use crate::record::{Damaged, Family, Record};
 
-pub use table::{Table, Value};
+pub use table::{Found, Table, Value};
 
 /// The memory bound is reached and the operation would need more. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,10 +124,23 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The record of a subject under a rule, and when it ends; of no subject, the one all share.
-    pub fn get(&mut self, space: &SpaceId, rule: &RuleId, subject: &str, now: Micros) -> Option<(&Tally, Micros)> {
+    /// Where the record of a subject under a rule is, or would be; of no subject, the one all share.
+    pub fn find(&mut self, space: &SpaceId, rule: &RuleId, subject: &str) -> Found {
         join(&mut self.key, [space.as_str(), rule.as_str(), subject]);
-        self.table.live(&self.key, now)
+        self.table.find(&self.key)
+    }
+
+    /// The record that was found, and when it ends.
+    pub fn get(&self, found: Found, now: Micros) -> Option<(&Tally, Micros)> {
+        self.table.live_at(found, now)
+    }
+
+    /// Stores the record of a meter's step, where it was found.
+    pub fn put(&mut self, found: Found, place: &Place, rule: &Limited, subject: &str, step: Step) {
+        if found.is_vacant() || rule.durable {
+            join(&mut self.key, [place.space.as_str(), rule.id.as_str(), subject]);
+        }
+        self.table.put_at(found, &self.key, step.tally, step.until, rule.durable);
     }
 
     /// Forgets a record; whether there was one that meant something.
@@ -133,12 +149,6 @@ impl Limits {
         let was_live = self.table.live(&self.key, now).is_some();
         self.table.delete(&self.key, urgent);
         was_live
-    }
-
-    /// Stores a record that means nothing after `until`.
-    pub fn put(&mut self, place: &Place, rule: &RuleId, subject: &str, tally: Tally, until: Micros, urgent: bool) {
-        join(&mut self.key, [place.space.as_str(), rule.as_str(), subject]);
-        self.table.put(&self.key, tally, until, urgent);
     }
 }
 

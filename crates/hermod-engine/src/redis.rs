@@ -143,14 +143,13 @@ impl Redis {
         self.inner.call_one(&NOTHING, call, 0).await.map(|_| ()).map_err(|fault| self.explain(&NOTHING, fault))
     }
 
-    /// Every key and value of a space; of a hash, every field but the one that is for collecting it.
-    /// For tests: it walks all keys of every node.
+    /// Every key and value of a space; of a hash, every field. For tests: it walks all keys of every node.
     pub async fn dump(&self, space: &SpaceId) -> Result<BTreeMap<String, String>, EngineError> {
         let lanes = self.inner.link.connection()?;
         let fault = |e: RedisError| EngineError::caused("the store could not be dumped", e);
         let mut out = BTreeMap::new();
         for key in lanes.next().keys(&hermod_core::key::all_of(space)).await.map_err(fault)? {
-            if key.contains("}:once:") {
+            if !key.contains("}:limit:") {
                 if let Value::BulkString(bytes) = lanes.next().send(cmd("GET").arg(&key)).await.map_err(fault)? {
                     let text = hermod_core::key::value_text(&key, &bytes);
                     out.insert(key, text);
@@ -160,10 +159,8 @@ impl Redis {
             let Value::Array(items) = lanes.next().send(cmd("HGETALL").arg(&key)).await.map_err(fault)? else { continue };
             for pair in items.chunks(2) {
                 let [Value::BulkString(field), Value::BulkString(value)] = pair else { continue };
-                if !field.is_empty() {
-                    let text = hermod_core::key::value_text(&key, value);
-                    out.insert(format!("{key} {}", String::from_utf8_lossy(field)), text);
-                }
+                let text = hermod_core::key::value_text(&key, value);
+                out.insert(format!("{key} {}", String::from_utf8_lossy(field)), text);
             }
         }
         Ok(out)
@@ -172,7 +169,7 @@ impl Redis {
     /// Deletes a record by its name in a dump. For tests: what is stale may vanish at any time.
     pub async fn delete(&self, name: &str) -> Result<(), EngineError> {
         let lanes = self.inner.link.connection()?;
-        let command = match name.rsplit_once(' ').filter(|_| !name.contains("}:once:")) {
+        let command = match name.rsplit_once(' ').filter(|_| name.contains("}:limit:")) {
             Some((key, field)) => cmd("HDEL").arg(key).arg(field).clone(),
             None => cmd("DEL").arg(name).clone(),
         };
@@ -230,14 +227,27 @@ impl Inner {
 fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
     let mut command = cmd(verb);
     command.arg(script).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
-    let mut given = Vec::with_capacity(calls.iter().map(|call| call.given.len() + call.once.len() + 8).sum());
+    let mut given = Vec::with_capacity(calls.iter().map(|call| call.given.len() + call.once.len() + 16).sum());
+    let mut shared: Vec<&[u8]> = Vec::new();
     for call in calls {
         for key in &call.keys {
             command.arg(key);
         }
-        call.write(&mut given);
+        let position = match call.shared.is_empty() {
+            true => 0,
+            false => {
+                1 + shared.iter().position(|other| **other == *call.shared).unwrap_or_else(|| {
+                    shared.push(&call.shared);
+                    shared.len() - 1
+                })
+            }
+        };
+        call.write(u16::try_from(position).expect("a call holds few operations"), &mut given);
     }
     command.arg(now.unwrap_or(Micros::ZERO).get()).arg(given);
+    for argument in shared {
+        command.arg(argument);
+    }
     command
 }
 

@@ -49,6 +49,12 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Whoever holds the App itself.
+    #[cfg(feature = "client")]
+    pub(crate) fn inside(space: SpaceId) -> Caller {
+        Caller { space, key: None }
+    }
+
     /// Refuses unless the caller may do this.
     pub fn need(&self, scope: Scope) -> Result<(), Problem> {
         if self.may(scope) {

@@ -26,6 +26,9 @@ use axum::middleware;
 use axum::routing::{delete, get, post};
 use utoipa_swagger_ui::SwaggerUi;
 
+#[cfg(feature = "client")]
+pub(crate) use limit::{CheckBody, CheckDocument};
+
 use crate::app::App;
 use crate::code::{Code, Problem};
 

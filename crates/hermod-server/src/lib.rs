@@ -9,6 +9,8 @@ pub mod code;
 mod config;
 mod doctor;
 mod http;
+#[cfg(feature = "client")]
+mod limiter;
 mod server;
 mod telemetry;
 
@@ -16,5 +18,7 @@ pub use code::{Code, Problem};
 pub use config::{Config, ConfigError};
 pub use doctor::{Finding, doctor};
 pub use http::openapi;
+#[cfg(feature = "client")]
+pub use limiter::InProcess;
 pub use server::{Mode, Server, ServerError};
 pub use telemetry::{Telemetry, init as init_telemetry};

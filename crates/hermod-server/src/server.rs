@@ -139,6 +139,14 @@ impl Server {
         &self.app
     }
 
+    /// Answers checks of this space within this process, for the client's tower layer. Whoever has it
+    /// needs no key.
+    #[cfg(feature = "client")]
+    pub fn limiter(&self, space: &str) -> Result<crate::InProcess, hermod_core::Invalid> {
+        let caller = crate::app::Caller::inside(SpaceId::new(space)?);
+        Ok(crate::InProcess::new(self.app.clone(), caller))
+    }
+
     /// Takes no more requests, finishes those under way, writes out everything.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);

@@ -1,18 +1,13 @@
 //! The command line as a whole. What a command takes is defined beside the command.
 
-use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
-use hermod_client::{Client, PageRequest};
+use clap::{Parser, Subcommand};
 
 use crate::completion::CompletionArgs;
 use crate::config::ConfigArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
-use crate::keys::KeysArgs;
-use crate::limit::LimitArgs;
-use crate::output::Output;
-use crate::rules::RulesArgs;
-use crate::spaces::SpacesArgs;
+use crate::noun::{ClientArgs, NounArgs};
+use crate::{keys, limit, rules, spaces};
 
 /// The state engine behind bots, agents and notification services.
 #[derive(Debug, Parser)]
@@ -45,13 +40,17 @@ pub(crate) enum Command {
     /// Check a configuration and say what is wrong with it.
     Doctor(DoctorArgs),
     /// Limits on actions.
-    Rules(RulesArgs),
+    #[command(after_help = rules::HELP)]
+    Rules(NounArgs<rules::Verb>),
     /// API keys.
-    Keys(KeysArgs),
+    #[command(after_help = keys::HELP)]
+    Keys(NounArgs<keys::Verb>),
     /// Isolated tenants.
-    Spaces(SpacesArgs),
+    #[command(after_help = spaces::HELP)]
+    Spaces(NounArgs<spaces::Verb>),
     /// May a subject do this now?
-    Limit(LimitArgs),
+    #[command(after_help = limit::HELP)]
+    Limit(NounArgs<limit::Verb>),
     /// Print a completion script for a shell.
     Completion(CompletionArgs),
 }
@@ -82,67 +81,6 @@ impl Cli {
             Command::Limit(args) => Some(&args.client),
             _ => None,
         }
-    }
-}
-
-/// How a client command reaches its server, and how it answers.
-#[derive(Debug, Args)]
-pub(crate) struct ClientArgs {
-    /// The server's address.
-    #[arg(long, global = true, value_name = "URL", env = "HERMOD_SERVER", default_value = "http://127.0.0.1:7700")]
-    pub(crate) server: String,
-    /// The API key. `hermod dev` needs none.
-    #[arg(long, global = true, value_name = "KEY", env = "HERMOD_KEY", hide_env_values = true)]
-    pub(crate) key: Option<String>,
-    /// Print JSON, for programs.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-}
-
-impl ClientArgs {
-    pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let client = Client::new(&self.server).context("--server")?;
-        // An empty variable is how scripts say "none".
-        Ok(match self.key.as_deref() {
-            None | Some("") => client,
-            Some(key) => client.with_key(key),
-        })
-    }
-
-    pub(crate) fn output(&self) -> Output {
-        Output::new(self.json)
-    }
-}
-
-/// What every command that changes something takes.
-#[derive(Debug, Args)]
-pub(crate) struct WriteArgs {
-    /// Makes it safe to run this again: the same key gives the same answer, once.
-    #[arg(long, value_name = "KEY")]
-    pub(crate) idempotency_key: Option<String>,
-}
-
-/// Which part of a list; all of it if neither is given.
-#[derive(Debug, Args)]
-pub(crate) struct PageArgs {
-    /// At most this many.
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<u32>,
-    /// Go on where an earlier page ended.
-    #[arg(long, value_name = "CURSOR")]
-    pub(crate) cursor: Option<String>,
-}
-
-impl PageArgs {
-    /// The page that is wanted; none if it is the whole list.
-    pub(crate) fn request(&self) -> Option<PageRequest> {
-        if self.limit.is_none() && self.cursor.is_none() {
-            return None;
-        }
-        let mut request = PageRequest::default();
-        request.limit = self.limit;
-        request.cursor = self.cursor.clone();
-        Some(request)
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use hermod_client::{ClientError, Problem};
 use serde_json::{Value, json};
 
-use crate::cli::ClientArgs;
+use crate::noun::ClientArgs;
 
 /// The exit code of an error.
 const ERROR: u8 = 2;
@@ -40,7 +40,8 @@ fn code(fault: &ClientError) -> &str {
     }
 }
 
-fn sentence(fault: &ClientError, server: &str) -> String {
+/// The error for people: what happened, what to do, the code.
+pub(crate) fn sentence(fault: &ClientError, server: &str) -> String {
     let mut text = what(fault, server);
     if !text.ends_with(['.', '!', '?']) {
         text.push('.');

@@ -2,29 +2,22 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
-use hermod_client::{Key, KeyDraft, Keys, Page, Scope};
+use clap::Subcommand;
+use hermod_client::{Key, KeyDraft, Scope};
 
-use crate::cli::{ClientArgs, PageArgs, WriteArgs};
+use crate::noun::{NounArgs, PageArgs, TargetArgs, WriteArgs};
 use crate::output::table;
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
+pub(crate) const HELP: &str = "\
 Scopes: admin, spaces, rules:read, rules:write, limit:check.
 
 Examples:
   hermod keys create bot --scope limit:check
   hermod keys create deploy --scope rules:read,rules:write --space team
-  hermod keys list")]
-pub(crate) struct KeysArgs {
-    #[command(flatten)]
-    pub(crate) client: ClientArgs,
-    #[command(subcommand)]
-    verb: Verb,
-}
+  hermod keys list";
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     /// List the keys, without their secrets.
     List(PageArgs),
     /// Make a key and print its secret, this once.
@@ -41,44 +34,25 @@ enum Verb {
         write: WriteArgs,
     },
     /// Revoke a key.
-    Delete {
-        /// The key's id.
-        id: String,
-        #[command(flatten)]
-        write: WriteArgs,
-    },
+    Delete(TargetArgs),
 }
 
-pub(crate) async fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     let (client, out) = (args.client.client()?, args.client.output());
-    let keys = |write: &WriteArgs| with_key(client.keys(), write);
     match &args.verb {
-        Verb::List(page) => {
-            let page = match page.request() {
-                Some(request) => client.keys().list(&request).await?,
-                None => Page::whole(client.keys().list_all().await?),
-            };
-            out.page(&page, rows)?;
-        }
+        Verb::List(page) => page.list(client.keys(), out, rows).await?,
         Verb::Create { name, scopes, space, write } => {
             let mut draft = KeyDraft::new(name, scopes.iter().cloned().map(Scope::from));
             draft.space = space.clone();
-            let key = keys(write).create(&draft).await?;
+            let key = write.on(client.keys()).create(&draft).await?;
             out.answer(&key, |key| format!("{}\n\n{}", rows(std::slice::from_ref(key)), secret(key)))?;
         }
-        Verb::Delete { id, write } => {
-            keys(write).delete(id).await?;
+        Verb::Delete(TargetArgs { id, write }) => {
+            write.on(client.keys()).delete(id).await?;
             out.remark(&format!("Key {id} is revoked."))?;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn with_key<'a>(keys: Keys<'a>, write: &WriteArgs) -> Keys<'a> {
-    match &write.idempotency_key {
-        Some(key) => keys.idempotency_key(key),
-        None => keys,
-    }
 }
 
 /// The secret, or why there is none: the server keeps only its hash, so a repeated answer lacks it.

@@ -12,6 +12,7 @@ mod doctor;
 mod error;
 mod keys;
 mod limit;
+mod noun;
 mod output;
 mod redact;
 mod rules;

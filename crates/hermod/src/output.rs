@@ -26,6 +26,11 @@ impl Output {
         self.text(&text)
     }
 
+    /// Prints one thing, for people as a list of one.
+    pub(crate) fn one<T: Serialize>(self, value: &T, rows: impl FnOnce(&[T]) -> String) -> anyhow::Result<()> {
+        self.answer(value, |value| rows(std::slice::from_ref(value)))
+    }
+
     /// Prints a page of a list, and for people how to go on.
     pub(crate) fn page<T: Serialize>(self, page: &Page<T>, rows: impl FnOnce(&[T]) -> String) -> anyhow::Result<()> {
         self.answer(page, |page| rows(&page.items))?;

@@ -2,26 +2,19 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
-use hermod_client::{Page, Space};
+use clap::Subcommand;
+use hermod_client::Space;
 
-use crate::cli::{ClientArgs, PageArgs, WriteArgs};
+use crate::noun::{NounArgs, PageArgs, WriteArgs};
 use crate::output::table;
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
+pub(crate) const HELP: &str = "\
 Examples:
   hermod spaces create team
-  hermod keys create team-admin --scope admin --space team")]
-pub(crate) struct SpacesArgs {
-    #[command(flatten)]
-    pub(crate) client: ClientArgs,
-    #[command(subcommand)]
-    verb: Verb,
-}
+  hermod keys create team-admin --scope admin --space team";
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     /// List the spaces.
     List(PageArgs),
     /// Make a space.
@@ -33,22 +26,13 @@ enum Verb {
     },
 }
 
-pub(crate) async fn run(args: &SpacesArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     let (client, out) = (args.client.client()?, args.client.output());
     match &args.verb {
-        Verb::List(page) => {
-            let page = match page.request() {
-                Some(request) => client.spaces().list(&request).await?,
-                None => Page::whole(client.spaces().list_all().await?),
-            };
-            out.page(&page, rows)?;
-        }
+        Verb::List(page) => page.list(client.spaces(), out, rows).await?,
         Verb::Create { space, write } => {
-            let mut spaces = client.spaces();
-            if let Some(key) = &write.idempotency_key {
-                spaces = spaces.idempotency_key(key);
-            }
-            out.answer(&spaces.create(space).await?, |space| rows(std::slice::from_ref(space)))?;
+            let space = write.on(client.spaces()).create(space).await?;
+            out.one(&space, rows)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -17,10 +17,13 @@ fn time(value: &Value) -> Result<Micros> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_is_an_answer_that_says_when_to_ask_again() -> Result<()> {
-    // Seven a minute drip back at no whole millisecond.
-    for (limit, per) in [(3, "30s"), (7, "1m"), (1, "1h"), (1_000, "7s")] {
+    // Seven a minute drip back at no whole millisecond, and no ring of 32 has a whole millisecond of 7 s.
+    let buckets = ["token_bucket", "leaky_bucket"].into_iter().flat_map(|name| [(name, 3, "30s"), (name, 7, "1m"), (name, 1, "1h")]);
+    let windows = ["sliding_window", "sliding_log", "fixed_window"].into_iter().flat_map(|name| [(name, 3, "30s"), (name, 1_000, "7s")]);
+    for (algorithm, limit, per) in buckets.chain(windows) {
         let site = Site::start().await?;
-        site.admin.put("/v1/rules/r", &rule("act", limit, per)).await?.expect(201)?;
+        let body = json!({"action": "act", "limit": limit, "per": per, "algorithm": algorithm});
+        site.admin.put("/v1/rules/r", &body).await?.expect(201)?;
         assert_eq!(site.admin.check("bot", "act", limit).await?["allowed"], true);
         let refused = site.admin.check("bot", "act", 1).await?;
         assert_eq!((&refused["allowed"], &refused["never"], &refused["bound_by"]), (&json!(false), &json!(false), &json!("default")));
@@ -29,10 +32,14 @@ async fn a_refusal_is_an_answer_that_says_when_to_ask_again() -> Result<()> {
         let retry_at = time(&refused["retry_at"])?;
         ensure!(time(&refused["rules"][0]["reset_at"])? >= retry_at, "{refused}");
         site.clock.set(Micros::saturating(retry_at.get() - 1_000));
-        assert_eq!(site.admin.check("bot", "act", 1).await?["retry_at"], refused["retry_at"], "{limit} per {per}: it is too early");
+        assert_eq!(
+            site.admin.check("bot", "act", 1).await?["retry_at"],
+            refused["retry_at"],
+            "{limit} per {per}, {algorithm}: it is too early"
+        );
         site.clock.set(retry_at);
         let allowed = site.admin.check("bot", "act", 1).await?;
-        assert_eq!((&allowed["allowed"], &allowed["retry_at"]), (&json!(true), &Value::Null), "{limit} per {per}: {allowed}");
+        assert_eq!((&allowed["allowed"], &allowed["retry_at"]), (&json!(true), &Value::Null), "{limit} per {per}, {algorithm}: {allowed}");
         site.server.shutdown().await;
     }
     Ok(())
@@ -42,7 +49,7 @@ async fn a_refusal_is_an_answer_that_says_when_to_ask_again() -> Result<()> {
 async fn of_two_rules_that_refuse_the_later_one_says_when() -> Result<()> {
     let site = Site::start().await?;
     for (name, limit, per) in [("burst", 1, "1s"), ("daily", 2, "1day")] {
-        let body = json!({"name": name, "action": "act", "limit": limit, "per": per});
+        let body = json!({"name": name, "action": "act", "limit": limit, "per": per, "algorithm": "sliding_log"});
         site.admin.put(&format!("/v1/rules/{name}"), &body).await?.expect(201)?;
     }
     let first = site.admin.check("bot", "act", 1).await?;
@@ -62,7 +69,7 @@ async fn of_two_rules_that_refuse_the_later_one_says_when() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_fit_is_told_so_and_not_to_wait() -> Result<()> {
     let site = Site::start().await?;
-    let body = json!({"action": "act", "limit": 100, "per": "1s", "burst": 3});
+    let body = json!({"action": "act", "limit": 100, "per": "1s", "algorithm": "token_bucket", "burst": 3});
     site.admin.put("/v1/rules/r", &body).await?.expect(201)?;
     let never = site.admin.check("bot", "act", 4).await?;
     assert_eq!((&never["allowed"], &never["never"], &never["retry_at"]), (&json!(false), &json!(true), &Value::Null));
@@ -77,8 +84,8 @@ async fn where_no_rule_is_everything_is_allowed() -> Result<()> {
     let site = Site::start().await?;
     site.admin.put("/v1/rules/r", &rule("act", 1, "1h")).await?.expect(201)?;
     let answer = site.admin.check("bot", "act/other", (1 << 53) - 1).await?;
-    let expected = json!({"allowed": true, "never": false, "rules": [], "bound_by": null, "retry_at": null,
-        "durability": null, "degraded": false, "replayed": false});
+    let expected = json!({"allowed": true, "never": false, "rules": [], "bound_by": null, "retry_at": null, "delay_ms": 0,
+        "now": answer["now"], "durability": null, "degraded": false, "replayed": false});
     assert_eq!(answer, expected);
     site.server.shutdown().await;
     Ok(())
@@ -141,7 +148,8 @@ async fn an_answer_states_what_its_charge_survives() -> Result<()> {
 async fn definitions_are_read_back_as_they_were_written() -> Result<()> {
     let site = Site::start().await?;
     let body = json!({"id": "r-1.x_Y", "name": "daily", "action": "mail/send Ünïcode", "subject": "bot \"7\"", "limit": 3, "per": "90s",
-        "algorithm": "token_bucket", "burst": 6, "durable": true});
+        "algorithm": "leaky_bucket", "burst": 6, "queue": 2, "when": "cost < 9", "scope": "subject", "mode": "shadow", "durable": true,
+        "on_store_error": "local"});
     let mut expected = body.clone();
     expected["version"] = json!(1);
     expected["per"] = json!("1m 30s");
@@ -149,11 +157,19 @@ async fn definitions_are_read_back_as_they_were_written() -> Result<()> {
     assert_eq!(site.admin.get("/v1/rules/r-1.x_Y").await?.expect(200)?, expected);
     let least = site.admin.post("/v1/rules", &rule("x", 4, "day")).await?.expect(201)?;
     ensure!(least["id"].as_str().is_some_and(|id| id.starts_with("rl_")), "{least}");
-    let defaults =
-        [("name", json!("default")), ("subject", Value::Null), ("burst", json!(4)), ("per", json!("1day")), ("durable", json!(false))];
-    for (field, value) in defaults {
-        assert_eq!(least[field], value, "{field}");
-    }
+    let defaults = json!({"id": least["id"], "name": "default", "action": "x", "subject": null, "limit": 4, "per": "1day",
+        "algorithm": "sliding_window", "scope": "subject", "mode": "enforce", "durable": false, "on_store_error": "open", "version": 1});
+    assert_eq!(least, defaults);
+    let mut again = least.clone();
+    again["version"] = json!(2);
+    let path = format!("/v1/rules/{}", least["id"].as_str().context("a text")?);
+    assert_eq!(site.admin.put(&path, &least).await?.expect(200)?, again, "what was read can be sent back");
+    let paid = json!({"action": "y", "limit": 4, "per": "month@UTC", "algorithm": "fixed_window", "durable": true});
+    let paid = site.admin.post("/v1/rules", &paid).await?.expect(201)?;
+    assert_eq!((&paid["on_store_error"], &paid["per"]), (&json!("closed"), &json!("month@UTC")), "what is paid for is not given away");
+    let gcra = json!({"action": "z", "limit": 4, "per": "1s", "algorithm": "gcra"});
+    let gcra = site.admin.post("/v1/rules", &gcra).await?.expect(201)?;
+    assert_eq!((&gcra["algorithm"], &gcra["burst"]), (&json!("token_bucket"), &json!(4)), "a bucket holds its limit");
     let key = site.admin.post("/v1/keys", &json!({"name": "Bot №7", "scopes": ["rules:read"]})).await?.expect(201)?;
     assert_eq!((&key["name"], &key["space"]), (&json!("Bot №7"), &json!("default")));
     time(&key["created_at"])?;

@@ -1,5 +1,7 @@
 //! Bad input is answered with what is wrong and where, and changes nothing.
 
+mod limits;
+
 use anyhow::{Result, ensure};
 use hermod_tests::server::Hermod;
 use serde_json::json;
@@ -41,6 +43,11 @@ fn rule(fields: &str) -> Ask {
     let others = [("action", r#""a""#), ("limit", "1"), ("per", r#""1s""#)];
     let others: String = others.iter().filter(|(name, _)| !taken(name)).map(|(name, value)| format!(r#","{name}":{value}"#)).collect();
     Ask::new("POST", "/v1/rules", format!("{{{fields}{others}}}"))
+}
+
+/// The same of a token bucket.
+fn bucket(fields: &str) -> Ask {
+    rule(&format!(r#""algorithm":"token_bucket",{fields}"#))
 }
 
 fn key(fields: &str) -> Ask {
@@ -154,11 +161,34 @@ fn definitions() -> Vec<Row> {
         rule(r#""per":"1ns""#).gives(400, "invalid_field", "per"),
         rule(r#""per":"2years""#).gives(400, "invalid_field", "per"),
         rule(r#""per":60"#).gives(400, "invalid_field", "per"),
-        rule(r#""burst":0"#).gives(400, "invalid_field", "burst"),
-        rule(r#""burst":4503599627370497"#).gives(400, "invalid_field", "burst"),
-        rule(r#""burst":1000000,"per":"365days""#).gives(400, "invalid_field", "burst"),
-        rule(r#""action":"tasks/*""#).gives(400, "invalid_field", "action"),
-        rule(r#""subject":"vip:*""#).gives(400, "invalid_field", "subject"),
+        bucket(r#""burst":0"#).gives(400, "invalid_field", "burst"),
+        bucket(r#""burst":4503599627370497"#).gives(400, "invalid_field", "burst"),
+        bucket(r#""burst":1000000,"per":"365days""#).gives(400, "invalid_field", "burst"),
+        bucket(r#""limit":1000000000000,"per":"365days""#).gives(400, "invalid_field", "limit"),
+        bucket(r#""queue":1"#).gives(400, "invalid_field", "queue"),
+        bucket(r#""approximate":true"#).gives(400, "invalid_field", "approximate"),
+        bucket(r#""per":"day@Europe/Berlin""#).gives(400, "invalid_field", "algorithm"),
+        rule(r#""burst":5"#).gives(400, "invalid_field", "burst"),
+        rule(r#""limit":1,"requests_per_unit":1"#).gives(400, "invalid_field", "limit"),
+        rule(r#""per":"day@Middle/Earth""#).gives(400, "invalid_field", "per"),
+        rule(r#""per":"day@""#).gives(400, "invalid_field", "per"),
+        rule(r#""per":"decade@UTC""#).gives(400, "invalid_field", "per"),
+        rule(r#""algorithm":"sliding_log","limit":1001"#).gives(400, "invalid_field", "limit"),
+        rule(r#""algorithm":"concurrency","limit":1001"#).gives(400, "invalid_field", "limit"),
+        rule(r#""algorithm":"concurrency","mode":"shadow""#).gives(400, "invalid_field", "mode"),
+        rule(r#""algorithm":7"#).gives(400, "invalid_field", "algorithm"),
+        rule(r#""scope":"all""#).gives(400, "invalid_field", "scope"),
+        rule(r#""scope":"global","subject":"bot""#).gives(400, "invalid_field", "scope"),
+        rule(r#""mode":"off""#).gives(400, "invalid_field", "mode"),
+        rule(r#""on_store_error":"maybe""#).gives(400, "invalid_field", "on_store_error"),
+        rule(r#""approximate":1"#).gives(400, "invalid_field", "approximate"),
+        rule(r#""when":"""#).gives(400, "invalid_field", "when"),
+        rule(r#""when":"cost >""#).gives(400, "invalid_field", "when"),
+        rule(r#""when":"cost + 1""#).gives(400, "invalid_field", "when"),
+        rule(r#""when":"cost > 'one'""#).gives(400, "invalid_field", "when"),
+        rule(r#""when":"moon == 1""#).gives(400, "invalid_field", "when"),
+        rule(&format!(r#""when":"{}""#, "(".repeat(500))).gives(400, "invalid_field", "when"),
+        rule(&format!(r#""when":"cost == {}1""#, "1 + ".repeat(500))).gives(400, "invalid_field", "when"),
         rule(r#""action":"""#).gives(400, "invalid_field", "action"),
         rule(r#""algorithm":"magic""#).gives(400, "invalid_field", "algorithm"),
         rule(r#""durable":"yes""#).gives(400, "invalid_field", "durable"),
@@ -200,7 +230,7 @@ fn definitions() -> Vec<Row> {
 async fn offend(caller: &Caller) -> Result<usize> {
     caller.fill().await?;
     let before = caller.state().await?;
-    let rows: Vec<Row> = bodies().into_iter().chain(names()).chain(definitions()).collect();
+    let rows: Vec<Row> = bodies().into_iter().chain(names()).chain(limits::rows()).chain(definitions()).collect();
     let mut wrong = Vec::new();
     for Row { ask, status, code, field } in &rows {
         let reply = caller.send(ask).await?;
@@ -234,6 +264,37 @@ async fn bad_input_is_the_callers_fault_and_not_worth_a_warning() -> Result<()> 
     Ok(())
 }
 
+/// Where it is wrong, or what to write instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_that_cannot_be_is_told_what_would_help() -> Result<()> {
+    let site = Site::start().await?;
+    let fields = |fields: serde_json::Value| {
+        let mut body = super::site::rule("a", 1, "1s");
+        body.as_object_mut().into_iter().zip(fields.as_object()).for_each(|(body, fields)| body.extend(fields.clone()));
+        body
+    };
+    for (body, field, told) in [
+        (json!({"limit": 0}), "limit", "mode: block"),
+        (json!({"limit": 1_001, "algorithm": "sliding_log"}), "limit", "sliding_window"),
+        (json!({"when": "cost >"}), "when", "line 1, column "),
+        (json!({"when": "cost > 1 &&\n  ) "}), "when", "line 2, column "),
+        (json!({"when": "moon == 1"}), "when", "moon"),
+        (json!({"burst": 5}), "burst", "token_bucket"),
+        (json!({"queue": 5}), "queue", "leaky_bucket"),
+        (json!({"per": "day@UTC", "algorithm": "token_bucket"}), "algorithm", "fixed_window"),
+        (json!({"per": "day@Middle/Earth"}), "per", "Europe/Berlin"),
+        (json!({"algorithm": "magic"}), "algorithm", "sliding_window, sliding_log, fixed_window, token_bucket, leaky_bucket, concurrency"),
+        (json!({"scope": "all"}), "scope", "subject global"),
+        (json!({"mode": "off"}), "mode", "enforce shadow block"),
+        (json!({"on_store_error": "maybe"}), "on_store_error", "open closed local"),
+    ] {
+        let problem = site.admin.post("/v1/rules", &fields(body.clone())).await?.problem(400, "invalid_field", Some(field))?;
+        ensure!(problem["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{body}: {told} is not in {}", problem["detail"]);
+    }
+    site.server.shutdown().await;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_just_within_the_bounds_is_accepted() -> Result<()> {
     let site = Site::start().await?;
@@ -251,6 +312,17 @@ async fn what_is_just_within_the_bounds_is_accepted() -> Result<()> {
     admin.post("/v1/keys", &json!({"name": "é".repeat(64), "scopes": ["admin"]})).await?.expect(201)?;
     let ask = Ask::json("POST", "/v1/rules", &super::site::rule("keyed", 1, "day"));
     admin.send(&ask.once(&"~".repeat(128))).await?.expect(201)?;
+    let most = json!({"many": vec![7; 254], "x": "x".repeat(16 * 1024 - 5)});
+    admin.post("/v1/limit/check", &json!({"subject": "b", "action": "free", "attributes": most})).await?.expect(200)?;
+    let checks = vec![json!({"subject": "b", "action": "free"}); 1_000];
+    let answers = admin.post("/v1/limit/batch", &json!({"checks": checks})).await?.expect(200)?;
+    assert_eq!(answers["answers"].as_array().map(Vec::len), Some(1_000));
+    for rule in [json!({"action": "tasks/*"}), json!({"action": "glob", "subject": "vip:*"}), json!({"action": "*", "subject": "*"})] {
+        let mut body = super::site::rule("", 1_000, "1us");
+        body["algorithm"] = json!("sliding_log");
+        body.as_object_mut().into_iter().zip(rule.as_object()).for_each(|(body, rule)| body.extend(rule.clone()));
+        admin.post("/v1/rules", &body).await?.expect(201)?;
+    }
     let spaced = Ask::new("POST", "/v1/limit/check", " {\"subject\" : \"b\",\r\n\t\"action\":\"free\",\"cost\":null} ");
     admin.send(&spaced).await?.expect(200)?;
     site.server.shutdown().await;

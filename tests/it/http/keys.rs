@@ -10,9 +10,17 @@ use super::site::{Ask, Caller, SOON, Site, config, rule};
 
 /// Every request that needs a key, and the scope it needs.
 fn routes() -> Vec<(Ask, Option<&'static str>)> {
-    let check = json!({"subject": "s", "action": "a"});
+    let (check, lease) = (json!({"subject": "s", "action": "a"}), json!({"subject": "s", "lease": "l"}));
     vec![
         (Ask::json("POST", "/v1/limit/check", &check), Some("limit:check")),
+        (Ask::json("POST", "/v1/limit/batch", &json!({"checks": [check]})), Some("limit:check")),
+        (Ask::json("POST", "/v1/limit/refund", &check), Some("limit:check")),
+        (Ask::json("POST", "/v1/limit/reset", &check), Some("rules:write")),
+        (Ask::json("POST", "/v1/limit/acquire", &check), Some("limit:check")),
+        (Ask::json("POST", "/v1/limit/renew", &lease), Some("limit:check")),
+        (Ask::json("POST", "/v1/limit/release", &lease), Some("limit:check")),
+        (Ask::new("GET", "/v1/limit/gate/a/s", ""), Some("limit:check")),
+        (Ask::new("GET", "/v1/limit/refused", ""), Some("rules:read")),
         (Ask::new("GET", "/v1/rules", ""), Some("rules:read")),
         (Ask::new("GET", "/v1/rules/one", ""), Some("rules:read")),
         (Ask::json("POST", "/v1/rules", &rule("posted", 1, "1s")), Some("rules:write")),

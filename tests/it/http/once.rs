@@ -18,6 +18,7 @@ fn writes() -> Vec<(&'static str, Ask, Ask)> {
         ("key", Ask::json("POST", "/v1/keys", &key("one")), Ask::json("POST", "/v1/keys", &key("two"))),
         ("space", Ask::json("POST", "/v1/spaces", &json!({"space": "s1"})), Ask::json("POST", "/v1/spaces", &json!({"space": "s2"}))),
         ("check", Ask::json("POST", "/v1/limit/check", &check(1)), Ask::json("POST", "/v1/limit/check", &check(2))),
+        ("refund", Ask::json("POST", "/v1/limit/refund", &check(1)), Ask::json("POST", "/v1/limit/refund", &check(2))),
     ]
 }
 
@@ -105,14 +106,14 @@ async fn sixteen_at_once_with_one_key_are_one() -> Result<()> {
             let body = reply.expect(replies[0].status)?;
             firsts += usize::from(body["secret"].is_string() || body["replayed"] == false);
         }
-        assert_eq!(firsts, usize::from(matches!(name, "key" | "check")), "{name}: at most one is the first");
+        assert_eq!(firsts, usize::from(matches!(name, "key" | "check" | "refund")), "{name}: at most one is the first");
         let after = site.admin.state().await?;
         let count = |state: &Value| -> Option<i64> {
             let lists = ["rules", "keys", "spaces"].iter().map(|list| state[list]["items"].as_array().map(Vec::len));
             i64::try_from(lists.sum::<Option<usize>>()?).ok()?.checked_sub(state["left"].as_i64()?)
         };
         let changed = count(&after).zip(count(&before)).map(|(after, before)| after - before);
-        assert_eq!(changed, Some(if name == "delete" { -1 } else { 1 }), "{name} was done once");
+        assert_eq!(changed, Some(if matches!(name, "delete" | "refund") { -1 } else { 1 }), "{name} was done once");
     }
     site.server.shutdown().await;
     Ok(())
@@ -141,7 +142,8 @@ async fn a_replay_does_not_bring_back_what_was_deleted_meanwhile() -> Result<()>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_check_is_not_kept_and_may_be_asked_again_with_its_key() -> Result<()> {
     let site = Site::start().await?;
-    site.admin.put("/v1/rules/r", &rule("act", 1, "10s")).await?.expect(201)?;
+    let body = json!({"action": "act", "limit": 1, "per": "10s", "algorithm": "sliding_log"});
+    site.admin.put("/v1/rules/r", &body).await?.expect(201)?;
     site.admin.check("bot", "act", 1).await?;
     let ask = Ask::json("POST", "/v1/limit/check", &json!({"subject": "bot", "action": "act"})).once("later");
     assert_eq!(site.admin.send(&ask).await?.expect(200)?["allowed"], false);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::{Ask, Site, rule};
 
 /// All routes there are, but for the pages for people.
-const ROUTES: [&str; 16] = [
+const ROUTES: [&str; 24] = [
     "DELETE /v1/keys/{id}",
     "DELETE /v1/rules/{id}",
     "GET /healthz",
@@ -16,12 +16,20 @@ const ROUTES: [&str; 16] = [
     "GET /readyz",
     "GET /v1/clock",
     "GET /v1/keys",
+    "GET /v1/limit/gate/{action}/{subject}",
+    "GET /v1/limit/refused",
     "GET /v1/rules",
     "GET /v1/rules/{id}",
     "GET /v1/spaces",
     "POST /v1/clock",
     "POST /v1/keys",
+    "POST /v1/limit/acquire",
+    "POST /v1/limit/batch",
     "POST /v1/limit/check",
+    "POST /v1/limit/refund",
+    "POST /v1/limit/release",
+    "POST /v1/limit/renew",
+    "POST /v1/limit/reset",
     "POST /v1/rules",
     "POST /v1/spaces",
     "PUT /v1/rules/{id}",
@@ -54,7 +62,7 @@ async fn the_document_lists_the_routes_that_exist_and_no_others() -> Result<()> 
     let paths: BTreeSet<&str> = routes.iter().filter_map(|route| route.split_once(' ')).map(|(_, path)| path).collect();
     for path in paths {
         for method in METHODS {
-            let reply = site.admin.send(&Ask::new(method, path.replace("{id}", "none"), "")).await?;
+            let reply = site.admin.send(&Ask::new(method, path.replace(['{', '}'], ""), "")).await?;
             let text = reply.text();
             let is_there = reply.status != 405 && !text.contains("There is nothing at this path");
             assert_eq!(is_there, routes.contains(&format!("{method} {path}")), "{method} {path}: {} {text}", reply.status);
@@ -68,12 +76,16 @@ async fn the_document_lists_the_routes_that_exist_and_no_others() -> Result<()> 
 async fn every_write_that_takes_an_idempotency_key_is_documented_to() -> Result<()> {
     let site = Site::start().await?;
     let document = document(&site).await?;
-    for route in documented(&document)?.iter().filter(|route| !route.starts_with("GET") && *route != "POST /v1/clock") {
+    // Each check of a batch has a key of its own.
+    let has_none = |route: &str| route.starts_with("GET") || ["POST /v1/clock", "POST /v1/limit/batch"].contains(&route);
+    for route in documented(&document)?.iter().filter(|route| !has_none(route)) {
         let (method, path) = route.split_once(' ').context("a route")?;
         let parameters = document["paths"][path][method.to_lowercase()]["parameters"].as_array().cloned().unwrap_or_default();
         let header = parameters.iter().find(|parameter| parameter["name"] == "Idempotency-Key").with_context(|| route.clone())?;
         assert_eq!((&header["in"], &header["required"]), (&json!("header"), &json!(false)), "{route}");
     }
+    let checks = document.pointer("/components/schemas/BatchCheck/properties/key").context("a check of a batch has a key")?;
+    ensure!(checks["type"] == json!(["string", "null"]), "{checks}");
     site.server.shutdown().await;
     Ok(())
 }
@@ -120,13 +132,40 @@ async fn answers_are_what_the_document_says_they_are() -> Result<()> {
     let document = document(&site).await?;
     site.admin.put("/v1/rules/used", &rule("used", 1, "7s")).await?.expect(201)?;
     let check = |action: &str, cost: u64| Ask::json("POST", "/v1/limit/check", &json!({"subject": "s", "action": action, "cost": cost}));
-    let own = json!({"action": "own", "subject": "s", "limit": 1, "per": "1s", "durable": true, "burst": 2});
+    let own = json!({"action": "own", "subject": "s", "limit": 1, "per": "1s", "algorithm": "leaky_bucket", "durable": true, "burst": 2,
+        "queue": 1, "when": "cost > 0"});
+    let leases = json!({"action": "lease", "limit": 1, "per": "1m", "algorithm": "concurrency"});
+    site.admin.put("/v1/rules/leases", &leases).await?.expect(201)?;
+    let post = |operation: &str, body: Value| Ask::json("POST", format!("/v1/limit/{operation}"), &body);
+    let explained = json!({"subject": "s", "action": "used", "peek": true, "explain": true, "attributes": {"plan": ["free", 1, null]}});
+    let batch = json!({"checks": [{"subject": "s", "action": "used", "key": "k"}, {"subject": "", "action": "used"}]});
+    let acquire = |lease: &str| json!({"subject": "s", "action": "lease", "lease": lease});
+    let held = json!({"subject": "s", "lease": "one"});
     for (ask, path, status) in [
         (check("free", 1), "/v1/limit/check", "200"),
         (check("used", 1), "/v1/limit/check", "200"),
         (check("used", 1), "/v1/limit/check", "200"),
         (check("used", 2), "/v1/limit/check", "200"),
         (check("", 1), "/v1/limit/check", "4XX"),
+        (post("check", explained), "/v1/limit/check", "200"),
+        (post("batch", batch), "/v1/limit/batch", "200"),
+        (post("batch", json!({"checks": []})), "/v1/limit/batch", "4XX"),
+        (post("refund", json!({"subject": "s", "action": "used", "cost": 1})), "/v1/limit/refund", "200"),
+        (post("refund", json!({"subject": "s"})), "/v1/limit/refund", "4XX"),
+        (post("reset", json!({"subject": "s", "action": "used"})), "/v1/limit/reset", "200"),
+        (post("reset", json!({"subject": "s"})), "/v1/limit/reset", "4XX"),
+        (post("acquire", acquire("one")), "/v1/limit/acquire", "200"),
+        (post("acquire", acquire("two")), "/v1/limit/acquire", "200"),
+        (post("acquire", acquire("")), "/v1/limit/acquire", "4XX"),
+        (post("renew", held.clone()), "/v1/limit/renew", "200"),
+        (post("renew", json!({"subject": "s"})), "/v1/limit/renew", "4XX"),
+        (post("release", held.clone()), "/v1/limit/release", "200"),
+        (post("release", held), "/v1/limit/release", "200"),
+        (post("release", json!({"subject": "s"})), "/v1/limit/release", "4XX"),
+        (Ask::new("GET", "/v1/limit/gate/used/gated?cost=2", ""), "/v1/limit/gate/{action}/{subject}", "429"),
+        (Ask::new("GET", "/v1/limit/gate/used/gated?cost=0", ""), "/v1/limit/gate/{action}/{subject}", "4XX"),
+        (Ask::new("GET", "/v1/limit/refused", ""), "/v1/limit/refused", "200"),
+        (Ask::new("GET", "/v1/limit/refused?limit=0", ""), "/v1/limit/refused", "4XX"),
         (Ask::json("POST", "/v1/rules", &own), "/v1/rules", "201"),
         (Ask::json("POST", "/v1/rules", &own), "/v1/rules", "4XX"),
         (Ask::json("PUT", "/v1/rules/put", &rule("put", 1, "1s")), "/v1/rules/{id}", "201"),

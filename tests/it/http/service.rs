@@ -76,7 +76,7 @@ fn samples(text: &str) -> Result<BTreeMap<String, f64>> {
     Ok(samples)
 }
 
-async fn metrics(caller: &Caller) -> Result<(String, BTreeMap<String, f64>)> {
+pub(super) async fn metrics(caller: &Caller) -> Result<(String, BTreeMap<String, f64>)> {
     let reply = caller.get("/metrics").await?;
     ensure!(reply.status == 200 && reply.header("content-type").starts_with("text/plain; version=0.0.4"), "{:?}", reply.headers);
     let text = reply.text();
@@ -89,7 +89,9 @@ async fn metrics_count_what_happened_and_name_nobody() -> Result<()> {
     let site = Site::start().await?;
     let team = site.admin.space("team-zeta").await?;
     team.put("/v1/rules/rule-zeta", &rule("action-zeta", 2, "1day")).await?.expect(201)?;
-    team.check("subject-zeta", "action-zeta", 1).await?;
+    for _ in 0..3 {
+        team.check("subject-zeta", "action-zeta", 1).await?;
+    }
     team.get("/v1/rules/none-zeta").await?.problem(404, "not_found", None)?;
     team.get("/path-zeta").await?.problem(404, "not_found", None)?;
     metrics(&team).await?;
@@ -106,6 +108,8 @@ async fn metrics_count_what_happened_and_name_nobody() -> Result<()> {
     for (series, by) in [
         (r#"hermod_limit_checks_total{outcome="allowed"}"#, 200.0),
         (r#"hermod_limit_checks_total{outcome="refused"}"#, 100.0),
+        (r#"hermod_limit_decisions_total{policy="default",outcome="allowed"}"#, 200.0),
+        (r#"hermod_limit_decisions_total{policy="default",outcome="refused"}"#, 100.0),
         (r#"hermod_http_requests_total{route="/v1/limit/check",status="200"}"#, 300.0),
         (r#"hermod_http_requests_total{route="/v1/rules/{id}",status="404"}"#, 100.0),
         (r#"hermod_http_requests_total{route="other",status="404"}"#, 100.0),

@@ -74,6 +74,7 @@ impl Charger {
     pub(super) async fn used(&self, subject: &str) -> Result<u64> {
         let ran = self.engine.run(&self.operation(subject, BURST + 1), None).await?;
         let Outcome::Done(checked) = ran.outcome else { anyhow::bail!("{ran:?}") };
+        let checked = checked.explained(&self.rules);
         ensure!(checked.verdict() == Verdict::Never, "{checked:?}");
         Ok(BURST - checked.ruled().next().context("there is a rule")?.1.left)
     }

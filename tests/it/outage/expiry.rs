@@ -35,7 +35,11 @@ async fn no_key_without_expiry() -> Result<()> {
         let mut asked = redis::pipe();
         let is_counter = key.contains(":limit:");
         asked.atomic().cmd("PTTL").arg(key);
-        if is_counter { asked.cmd("HGET").arg(key).arg("r") } else { asked.cmd("GET").arg(key) };
+        if is_counter {
+            asked.cmd("HGET").arg(key).arg("r")
+        } else {
+            asked.cmd("GET").arg(key)
+        };
         asked.cmd("TIME");
         let (ttl_ms, value, (s, us)): (i64, Option<Vec<u8>>, (i64, i64)) = asked.query(&mut connection)?;
         // The quick ones may be gone by now.

@@ -17,9 +17,9 @@ use super::{RECOVERY, REQUEST_MAX, until};
 /// Nobody waits for a store that is known to be away.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// A rule that gives nothing back while a test runs.
+/// A rule that gives nothing back while a test runs, and lets nothing through that it cannot count.
 fn rule() -> Value {
-    json!({"action": "post", "limit": BURST, "per": "365days"})
+    json!({"action": "post", "limit": BURST, "per": "365days", "algorithm": "token_bucket", "on_store_error": "closed"})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

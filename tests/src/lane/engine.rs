@@ -74,8 +74,9 @@ impl EngineLane {
             return Ok(unlimited());
         }
         let once = ask.key.as_deref().map(|key| Once::new(key, ask.body().as_bytes())).transpose()?;
-        let ran = self.engine.run(&self.operation(&ask.subject, ask.act, ask.cost, &rules)?, once.as_ref()).await?;
-        Ok(Seen::new(&rules, decided(&ran.outcome)))
+        let operation = self.operation(&ask.subject, ask.act, ask.cost, &rules)?;
+        let ran = self.engine.run(&operation, once.as_ref()).await?;
+        Ok(Seen::new(&rules, decided(ran.outcome, operation.rules())))
     }
 
     pub(super) async fn close(self) -> Result<()> {

@@ -86,13 +86,13 @@ impl Attempt<'_> {
     pub(super) fn failed(self) {
         let mut state = self.breaker.lock();
         state.failures = state.failures.saturating_add(1);
-        match &mut state.open {
-            Some(open) if self.is_probe => *open = Open::new(open.cool_down.saturating_mul(2).min(COOL_DOWN_MAX)),
-            // It was begun before the others failed, and says nothing new.
-            Some(_) => {}
-            None if state.failures >= FAILURES_MAX => state.open = Some(Open::new(COOL_DOWN)),
-            None => {}
-        }
+        let cool_down = match &state.open {
+            Some(open) if self.is_probe => open.cool_down.saturating_mul(2).min(COOL_DOWN_MAX),
+            None if state.failures >= FAILURES_MAX => COOL_DOWN,
+            // Too few yet; or it was begun before the others failed, and says nothing new.
+            _ => return,
+        };
+        state.open = Some(Open::new(cool_down));
     }
 }
 

@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic, also outside its test functions")]
 
 mod canned;
+mod limit;
 
 use std::time::{Duration, Instant};
 
 use canned::{Canned, Server};
-use hermod_client::{CheckRequest, Client, ClientError, KeyDraft, PageRequest, Retry, RuleDraft, Scope};
+use hermod_client::{Algorithm, CheckRequest, Client, ClientError, KeyDraft, PageRequest, Retry, RuleDraft, Scope};
 
 const ALLOWED: &str = r#"{"allowed":true,"never":false,"rules":[{"id":"r1","name":"burst","limit":3,"burst":3,"remaining":2,
     "reset_at":"2026-02-03T04:05:06.789Z","retry_at":null}],"bound_by":null,"retry_at":null,"durability":"deferred",
@@ -212,7 +213,11 @@ async fn every_write_goes_where_it_should() {
     ])
     .await;
     let client = client(&server);
-    client.rules().put("r1", &RuleDraft::new("a", 3, "30s").name("burst").subject("vip").burst(5)).await.unwrap();
+    client
+        .rules()
+        .put("r1", &RuleDraft::new("a", 3, "30s").name("burst").subject("vip").algorithm(Algorithm::TokenBucket).burst(5))
+        .await
+        .unwrap();
     client.rules().delete("r1").await.unwrap();
     let made = client.keys().create(&KeyDraft::new("ci", [Scope::LimitCheck]).space("team")).await.unwrap();
     assert_eq!(made.secret.as_deref(), Some("hk_x"));

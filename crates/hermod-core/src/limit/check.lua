@@ -1,37 +1,73 @@
 -- limit/check.lua, twin of limit/check.rs
--- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record (limit/meter.lua), '' -> when it may be collected
--- ARGV    <BBI8 act, rules, cost>, per rule <Bc0 id> <BB kind, 1: it only shadows> <I8I8I8I8I8 the meter>
+-- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record (limit/meter.lua)
+-- ARGV    <BI8 act, cost>; shared: the rules, each <Bc0 id> <BB kind, 1: it only shadows> <I8I8I8I8I8 the meter>
 -- REPLY   'a' <I8 now> and the head of every rule's record: charged, or done as was asked
 --       | 'd' <I8 now> and the same: at least one refused; nothing was changed
-local ids, values, starts, writes = { 'HMGET' }, {}, {}, { 'HSET' }
-local ids_count = 0
 local allowed, denied = 'a' .. pack_ints('<I8', now), 'd' .. pack_ints('<I8', now)
+-- Rules as they are computed with, read once for all operations that share them.
+local known = {}
 
-return drive(function(first_key, at, keep)
-  local act, count, cost
-  act, count, cost, at = unpack_ints('<BBI8', given, at)
-  local key = KEYS[first_key]
-  -- The tables are used again: one of each serves all operations of the call.
-  ids[2], ids[3], writes[2] = key, '', key
-  for i = 1, count do
-    ids[i + 3], at = unpack_ints('<Bc0', given, at)
-    starts[i] = at
-    at = at + 42
+local function rules_of(shared)
+  local rules, bytes, at = { ids = {} }, ARGV[shared] or '', 1
+  while at <= #bytes do
+    local id, kind, shadow, p1, p2, p3, p4, p5
+    id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<Bc0BBI8I8I8I8I8', bytes, at)
+    rules[#rules + 1] = { kind, shadow, p1, p2, p3, p4, p5 }
+    rules.ids[#rules] = id
   end
-  for i = count + 4, ids_count do ids[i] = nil end
-  ids_count = count + 3
-  local stored = call(unpack(ids, 1, ids_count))
+  known[shared] = rules
+  return rules
+end
 
-  local refused, latest, last, reply = false, 0, 2, ''
-  for i = 1, count do
-    local kind, shadow, p1, p2, p3, p4, p5 = unpack_ints('<BBI8I8I8I8I8', given, starts[i])
-    local value, over, till = meter(act, cost, stored[i + 1], kind, p1, p2, p3, p4, p5)
+-- Under one rule, as most are: no table is filled.
+local function check_one(key, act, cost, id, rule, keep)
+  local value, refused, till, ends
+  local stored = call('HGET', key, id)
+  if rule[1] == BUCKET then
+    value, refused, till, ends = bucket(act, cost, stored, rule[3], rule[4], rule[5], rule[6], rule[7])
+  else
+    value, refused, till, ends = meter(act, cost, stored, rule)
     if not value then return 'T' .. pack_ints('<I8', now) end
+  end
+  local head = value
+  if #value > HEAD_SIZE then head = sub(value, 1, HEAD_SIZE) end
+  if refused > 0 and rule[2] == 0 then return denied .. head end
+  local reply = allowed .. head
+  if act ~= PEEK then
+    if refused == 0 then
+      call('HSET', key, id, value)
+      if till - till % slack_us > ends then put_off(key, till, ends) end
+    end
+    if keep then keep(reply) end
+  end
+  return reply
+end
+
+local writes = {}
+
+return drive(function(first_key, at, shared, keep)
+  local act, cost = unpack_ints('<BI8', given, at)
+  local key, rules = KEYS[first_key], known[shared] or rules_of(shared)
+  local count, ids = #rules, rules.ids
+  if count == 1 then return check_one(key, act, cost, ids[1], rules[1], keep) end
+  local stored = {}
+  if count > 0 then stored = call('HMGET', key, unpack(ids)) end
+
+  local refused, last, latest, before, reply = false, 0, 0, 0, allowed
+  for i = 1, count do
+    local rule = rules[i]
+    local value, over, till, ends
+    if rule[1] == BUCKET then
+      value, over, till, ends = bucket(act, cost, stored[i], rule[3], rule[4], rule[5], rule[6], rule[7])
+    else
+      value, over, till, ends = meter(act, cost, stored[i], rule)
+      if not value then return 'T' .. pack_ints('<I8', now) end
+    end
     if over == 0 then
-      writes[last + 1], writes[last + 2] = ids[i + 3], value
+      writes[last + 1], writes[last + 2] = ids[i], value
       last = last + 2
-      if till > latest then latest = till end
-    elseif shadow == 0 then
+      if till > latest and till - till % slack_us > ends then latest, before = till, ends end
+    elseif rule[2] == 0 then
       refused = true
       break
     end
@@ -43,25 +79,16 @@ return drive(function(first_key, at, keep)
     -- Those that admitted are shown as they are, uncharged.
     reply = denied
     for i = 1, count do
-      local kind, _, p1, p2, p3, p4, p5 = unpack_ints('<BBI8I8I8I8I8', given, starts[i])
-      local value = meter(PEEK, cost, stored[i + 1], kind, p1, p2, p3, p4, p5)
+      local value = meter(PEEK, cost, stored[i], rules[i])
       if not value then return 'T' .. pack_ints('<I8', now) end
       reply = reply .. sub(value, 1, HEAD_SIZE)
     end
     return reply
   end
-  reply = allowed .. reply
   if act ~= PEEK then
-    if last > 2 then
-      -- Put off further than it must be, so that it is seldom done.
-      if not stored[1] or tonumber(stored[1]) < latest then
-        last = last + 2
-        writes[last - 1], writes[last] = '', format('%d', latest + slack_ms * 1000)
-        call('HSET', unpack(writes, 2, last))
-        call('PEXPIRE', key, format('%d', ceil((latest - now) / 1000) + 2 * slack_ms))
-      else
-        call('HSET', unpack(writes, 2, last))
-      end
+    if last > 0 then
+      call('HSET', key, unpack(writes, 1, last))
+      if latest > 0 then put_off(key, latest, before) end
     end
     if keep then keep(reply) end
   end

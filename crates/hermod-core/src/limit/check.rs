@@ -1,10 +1,11 @@
 //! Takes `cost` from every matching rule, or from none. Twin of `check.lua`.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::id::Subject;
 use crate::int::{INT_MAX, Micros};
 use crate::key;
+use crate::limit::index::no_rules;
 use crate::limit::limited::{Limited, Rules};
 use crate::limit::meter::{Act, Retry, Ruled, Step};
 use crate::limit::rule::Mode;
@@ -12,7 +13,7 @@ use crate::limit::tally::Head;
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
 use crate::partition::Place;
 use crate::record;
-use crate::state::{Full, State};
+use crate::state::{Found, Full, State};
 
 /// May `subject` take `cost` now? If every rule admits it, it is taken.
 #[derive(Clone, Debug)]
@@ -37,17 +38,25 @@ impl Check {
         &self.rules
     }
 
-    fn step(&self, rule: &Limited, act: Act, state: &mut State, now: Micros) -> (Step, bool) {
-        let stored = state.limits.get(&self.place.space, &rule.id, self.home(), now);
-        (rule.meter.step(act, self.cost, stored, now), stored.is_none())
-    }
-
     fn writes(&self, step: &Step) -> bool {
         !step.is_refused && self.act != Act::Peek
     }
 
-    fn put(&self, rule: &Limited, step: Step, state: &mut State) {
-        state.limits.put(&self.place, &rule.id, self.home(), step.tally, step.until, rule.durable);
+    /// Under one rule, as most are: nothing is collected.
+    fn apply_one(&self, rule: &Limited, state: &mut State, now: Micros) -> Result<Checked, Full> {
+        let found = state.limits.find(&self.place.space, &rule.id, self.home());
+        let stored = state.limits.get(found, now);
+        let is_fresh = stored.is_none();
+        let step = rule.meter.step(self.act, self.cost, stored, now);
+        let is_refused = step.is_refused && rule.mode != Mode::Shadow;
+        let heads = smallvec![step.head()];
+        if self.writes(&step) {
+            if is_fresh && state.is_full && self.act != Act::Refund {
+                return Err(Full);
+            }
+            state.limits.put(found, &self.place, rule, self.home(), step);
+        }
+        Ok(Checked { now, cost: self.cost, is_refused, heads, told: None })
     }
 }
 
@@ -65,41 +74,46 @@ impl Operation for Check {
     }
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Checked, Full> {
-        let mut steps: SmallVec<[Step; 1]> = SmallVec::new();
+        if let [rule] = &*self.rules {
+            return self.apply_one(rule, state, now);
+        }
+        let limits = &mut state.limits;
+        let mut steps: Vec<(Found, Step)> = Vec::with_capacity(self.rules.len());
         let (mut is_refused, mut is_fresh) = (false, false);
         for rule in self.rules.iter() {
-            let (step, fresh) = self.step(rule, self.act, state, now);
+            let found = limits.find(&self.place.space, &rule.id, self.home());
+            let stored = limits.get(found, now);
+            is_fresh |= stored.is_none();
+            let step = rule.meter.step(self.act, self.cost, stored, now);
             is_refused |= step.is_refused && rule.mode != Mode::Shadow;
-            is_fresh |= fresh;
-            steps.push(step);
+            steps.push((found, step));
         }
         if is_refused && self.rules.len() > 1 {
             // Those that admitted are shown as they are, uncharged.
-            for (rule, step) in self.rules.iter().zip(&mut steps) {
-                *step = self.step(rule, Act::Peek, state, now).0;
+            for (rule, (found, step)) in self.rules.iter().zip(&mut steps) {
+                *step = rule.meter.step(Act::Peek, self.cost, limits.get(*found, now), now);
             }
         }
-        let heads = steps.iter().map(Step::head).collect();
+        let heads = steps.iter().map(|(_, step)| step.head()).collect();
         if !is_refused {
             if is_fresh && state.is_full && matches!(self.act, Act::Check | Act::Force) {
                 return Err(Full);
             }
-            for (rule, step) in self.rules.iter().zip(steps) {
+            for (rule, (found, step)) in self.rules.iter().zip(steps) {
                 if self.writes(&step) {
-                    self.put(rule, step, state);
+                    limits.put(found, &self.place, rule, self.home(), step);
                 }
             }
         }
-        Ok(Checked { now, cost: self.cost, rules: self.rules.clone(), heads })
+        Ok(Checked { now, cost: self.cost, is_refused, heads, told: None })
     }
 
     fn call(&self, call: &mut ScriptCall, about: Micros) {
         call.keys.push(key::limit(&self.place, self.home()));
         call.given.push(self.act.number());
-        call.given.push(u8::try_from(self.rules.len()).unwrap_or(u8::MAX));
         call.given.extend_from_slice(&self.cost.to_le_bytes());
         for rule in self.rules.iter() {
-            rule.write(&mut call.given, about);
+            rule.write(&mut call.shared, about);
         }
     }
 
@@ -109,7 +123,7 @@ impl Operation for Check {
 
     fn is_kept(&self, answer: &Checked) -> bool {
         // One that changed nothing need not be kept: asking again is safe, and may by then be answered better.
-        self.act != Act::Peek && answer.verdict() == Verdict::Allowed
+        self.act != Act::Peek && !answer.is_refused
     }
 
     fn note(&self, about: Micros) -> Vec<u8> {
@@ -117,11 +131,7 @@ impl Operation for Check {
     }
 
     fn reply(&self, answer: &Checked) -> Reply {
-        let word = if answer.heads.iter().zip(self.rules.iter()).any(|(head, rule)| head.is_refused && rule.mode != Mode::Shadow) {
-            b'd'
-        } else {
-            b'a'
-        };
+        let word = if answer.is_refused { b'd' } else { b'a' };
         let mut bytes = vec![word];
         bytes.extend_from_slice(&answer.now.get().to_le_bytes());
         for head in &answer.heads {
@@ -132,34 +142,56 @@ impl Operation for Check {
 
     fn answer(&self, reply: &Reply, note: Option<&[u8]>) -> Result<Checked, BadReply> {
         let mut rest = reply.as_bytes();
-        let [_word] = record::take(&mut rest).ok_or_else(|| reply.bad("is empty"))?;
+        let [word] = record::take(&mut rest).ok_or_else(|| reply.bad("is empty"))?;
         let now = record::take_micros(&mut rest).ok_or_else(|| reply.bad("has no time"))?;
-        let rules = match note {
-            Some(note) => Limited::read_all(note).ok_or_else(|| reply.bad("has a note that is none of ours"))?,
-            None => self.rules.clone(),
-        };
-        let mut heads = SmallVec::with_capacity(rules.len());
+        let told = note.map(|note| Limited::read_all(note).ok_or_else(|| reply.bad("has a note that is none of ours"))).transpose()?;
+        let mut heads = SmallVec::with_capacity(self.rules.len());
         while !rest.is_empty() {
             heads.push(Head::take(&mut rest).ok_or_else(|| reply.bad("holds half a record"))?);
         }
-        match heads.len() == rules.len() {
-            true => Ok(Checked { now, cost: self.cost, rules, heads }),
+        match heads.len() == told.as_ref().unwrap_or(&self.rules).len() {
+            true => Ok(Checked { now, cost: self.cost, is_refused: word == b'd', heads, told }),
             false => Err(reply.bad("speaks of other rules")),
         }
     }
 }
 
-/// What a check found.
+/// What a check found, in the meters' own terms.
+///
+/// It does not hold the rules: all threads would count their references to them at once, which takes
+/// longer than the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// The time of the answer; all spans count from here.
     pub now: Micros,
     /// What was asked for.
     pub cost: u64,
-    /// The rules, in a replay those of then.
-    pub rules: Rules,
+    /// Whether a rule that enforces refused. If so, nothing was changed.
+    pub is_refused: bool,
     /// The records as they stand after it, one for each rule.
     pub heads: SmallVec<[Head; 1]>,
+    /// In a replay, the rules of then: today's may be others.
+    pub told: Option<Rules>,
+}
+
+impl Checked {
+    /// In terms that people understand; the rules are those of the call.
+    pub fn explained(self, rules: &Rules) -> Explained {
+        let rules = self.told.unwrap_or_else(|| rules.clone());
+        Explained { now: self.now, cost: self.cost, rules, heads: self.heads }
+    }
+}
+
+/// An answer and the rules it was found under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// The time of the answer; all spans count from here.
+    pub now: Micros,
+    /// What was asked for.
+    pub cost: u64,
+    /// The rules, in a replay those of then.
+    pub rules: Rules,
+    heads: SmallVec<[Head; 1]>,
 }
 
 /// The outcome over all rules.
@@ -173,10 +205,10 @@ pub enum Verdict {
     Never,
 }
 
-impl Checked {
+impl Explained {
     /// An answer under no rules: allowed.
-    pub fn unlimited(now: Micros, cost: u64) -> Checked {
-        Checked { now, cost, rules: Rules::from([]), heads: SmallVec::new() }
+    pub fn unlimited(now: Micros, cost: u64) -> Explained {
+        Explained { now, cost, rules: no_rules(), heads: SmallVec::new() }
     }
 
     /// What each rule said.

@@ -10,7 +10,7 @@ local function pack_grip(till, ttl, ttl_max, rule, id)
   return pack_ints('<I8I8I8B', till, ttl, ttl_max, #rule) .. rule .. pack_ints('<I2', #id) .. id
 end
 
-return drive(function(first_key, at, keep)
+return drive(function(first_key, at, _, keep)
   local key = KEYS[first_key]
   local act, ttl, id, count
   act, ttl, id, count, at = unpack_ints('<BI8I2c0B', given, at)

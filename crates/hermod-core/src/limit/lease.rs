@@ -264,8 +264,7 @@ impl Value for Held {
     fn read(mut rest: &[u8]) -> Option<Held> {
         let mut grips = Vec::new();
         while !rest.is_empty() {
-            let (until, ttl, ttl_max) =
-                (record::take_micros(&mut rest)?, record::take_micros(&mut rest)?, record::take_micros(&mut rest)?);
+            let (until, ttl, ttl_max) = (record::take_micros(&mut rest)?, record::take_micros(&mut rest)?, record::take_micros(&mut rest)?);
             let rule = take_text(&mut rest)?.into();
             let length = u16::from_le_bytes(record::take(&mut rest)?);
             let (id, tail) = rest.split_at_checked(usize::from(length))?;

@@ -1,6 +1,7 @@
 -- limit/meter.lua, twin of limit/meter.rs and limit/meter/*.rs: what scripts about limits share
 -- A record is <BI8I8I8I8 kind amount unit ts until> and, of kind SLIDING, marks <I8I8 last count>
--- (limit/tally.rs says what they mean). A meter is a kind and five integers (Meter::given).
+-- (limit/tally.rs says what they mean). A rule is { kind, 1: it only shadows, five integers }
+-- (Meter::given).
 local BUCKET, WINDOW, CALENDAR, SLIDING, ESTIMATE = 1, 2, 3, 4, 5
 local CHECK, PEEK, FORCE, REFUND = 0, 1, 2, 3
 local REFUSED = 128
@@ -35,19 +36,13 @@ local function rescaled(kind, amount, unit, period, most)
   return whole * period + quotient
 end
 
--- When everything is back. A record that was not written anew ends when it says, if that is earlier.
-local function unless_ended(till, ends, act, refused)
-  if ends and ends < till and (act == PEEK or refused > 0) then return ends end
-  return till
-end
-
 local function bucket(act, cost, stored, limit, period, burst, tick, queue)
   local most = burst + queue
-  local debt, time, ends = 0, (now - now % tick) / tick, nil
+  local debt, time, ends = 0, (now - now % tick) / tick, 0
   if stored then
-    local kind, amount, unit, ts, till = unpack_ints(HEAD, stored)
-    if till > now then
-      ends = till
+    local kind, amount, unit, ts
+    kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
+    if ends > now then
       local debt_max = (most + burst) * period
       if kind == BUCKET and unit == period then
         debt = amount
@@ -82,8 +77,9 @@ local function bucket(act, cost, stored, limit, period, burst, tick, queue)
   else
     debt = debt - cost * period
   end
-  local till = unless_ended((time + ceil(debt / limit)) * tick, ends, act, refused)
-  return pack_ints(HEAD, BUCKET + refused, debt, period, time * tick, till), refused, till
+  local till = (time + ceil(debt / limit)) * tick
+  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  return pack_ints(HEAD, BUCKET + refused, debt, period, time * tick, till), refused, till, ends
 end
 
 -- What becomes of a plain count, and whether the cost did not fit.
@@ -104,12 +100,12 @@ local function act_on(act, count, cost, limit)
 end
 
 local function window(act, cost, stored, limit, start, turn, next_turn)
-  local count, ts, refused, ends = 0, now, 0, nil
+  local count, ts, refused, ends = 0, now, 0, 0
   if stored then
-    local kind, amount, unit, old_ts, till = unpack_ints(HEAD, stored)
+    local kind, amount, unit, old_ts
+    kind, amount, unit, old_ts, ends = unpack_ints(HEAD, stored)
     -- What was charged in a window after the next is from a future that was never real.
-    if till > now and old_ts < next_turn then
-      ends = till
+    if ends > now and old_ts < next_turn then
       if old_ts >= turn then start, turn = turn, next_turn end
       if old_ts >= start then
         count = tokens(kind, amount, unit)
@@ -119,16 +115,17 @@ local function window(act, cost, stored, limit, start, turn, next_turn)
   end
   count, refused = act_on(act, count, cost, limit)
   local till = now
-  if count > 0 then till = unless_ended(turn, ends, act, refused) end
-  return pack_ints(HEAD, WINDOW + refused, count, 1, ts, till), refused, till
+  if count > 0 then till = turn end
+  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  return pack_ints(HEAD, WINDOW + refused, count, 1, ts, till), refused, till, ends
 end
 
 local function sliding(act, cost, stored, limit, period, width)
-  local used, marks, ends = 0, '', nil
+  local used, marks, ends = 0, '', 0
   if stored then
-    local kind, amount, unit, ts, till = unpack_ints(HEAD, stored)
-    if till > now and ts <= now + period + width then
-      ends = till
+    local kind, amount, unit, ts
+    kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
+    if ends > now and ts <= now + period + width then
       if kind == SLIDING then
         local at, size = HEAD_SIZE + 1, #stored
         used = amount
@@ -194,19 +191,20 @@ local function sliding(act, cost, stored, limit, period, width)
   local till, ts, size = now, now, #marks
   if size > 0 then
     ts = unpack_ints('<I8', marks, size - 15)
-    till = unless_ended(ts + period, ends, act, refused)
+    till = ts + period
   end
-  return pack_ints(HEAD, SLIDING + refused, used, unit, ts, till) .. marks, refused, till
+  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  return pack_ints(HEAD, SLIDING + refused, used, unit, ts, till) .. marks, refused, till, ends
 end
 
 local function estimate(act, cost, stored, limit, period, tick)
-  local this, last, time, ends = 0, 0, (now - now % tick) / tick, nil
+  local this, last, time, ends = 0, 0, (now - now % tick) / tick, 0
   if stored then
-    local kind, amount, unit, ts, till = unpack_ints(HEAD, stored)
+    local kind, amount, unit, ts
+    kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
     local old_time = ceil(ts / tick)
     -- From further ahead than a whole period: a future that was never real.
-    if till > now and old_time <= time + period then
-      ends = till
+    if ends > now and old_time <= time + period then
       if old_time > time then time = old_time end
       local old_this, old_last = amount, unit
       if kind ~= ESTIMATE then old_this, old_last = tokens(kind, amount, unit), 0 end
@@ -241,16 +239,19 @@ local function estimate(act, cost, stored, limit, period, tick)
   end
   local turn, till = time - time % period, now
   if this > 0 then
-    till = unless_ended((turn + 2 * period) * tick, ends, act, refused)
+    till = (turn + 2 * period) * tick
   elseif last > 0 then
-    till = unless_ended((turn + period) * tick, ends, act, refused)
+    till = (turn + period) * tick
   end
-  return pack_ints(HEAD, ESTIMATE + refused, this, last, time * tick, till), refused, till
+  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  return pack_ints(HEAD, ESTIMATE + refused, this, last, time * tick, till), refused, till, ends
 end
 
--- Brings a record to now and acts on it: the record afterwards, whether it refused (0: not), and when
--- the record ends. Nothing, if what was given is about another time.
-local function meter(act, cost, stored, kind, p1, p2, p3, p4, p5)
+-- Brings a record to now and acts on it: the record afterwards, whether it refused (0: not), when the
+-- record ends, and when it ended before (0: there was none). Nothing, if what was given is about
+-- another time. A record that is not written anew ends when it says, also where it would last longer.
+local function meter(act, cost, stored, rule)
+  local kind, p1, p2, p3, p4, p5 = rule[1], rule[3], rule[4], rule[5], rule[6], rule[7]
   if kind == BUCKET then return bucket(act, cost, stored, p1, p2, p3, p4, p5) end
   if kind == SLIDING then return sliding(act, cost, stored, p1, p2, p3) end
   if kind == WINDOW then
@@ -264,6 +265,16 @@ local function meter(act, cost, stored, kind, p1, p2, p3, p4, p5)
   if kind == ESTIMATE then return estimate(act, cost, stored, p1, p2, p3) end
   local refused = 0
   if act <= PEEK then refused = REFUSED end
-  return pack_ints(HEAD, kind + refused, 0, 1, now, now), refused, now
+  return pack_ints(HEAD, kind + refused, 0, 1, now, now), refused, now, 0
+end
+
+-- Puts off when a subject's records may be collected, for one that ends at `till` and ended at `ends`
+-- before (0: there was none). Seldom: callers do it only when its end passes into another span of
+-- `slack_us`, and then it is put off until well after that span. Never brought forward: another record
+-- of the subject may last longer.
+local slack_us = slack_ms * 1000
+local function put_off(key, till, ends)
+  local ttl = format('%d', ceil((till - now) / 1000) + 2 * slack_ms)
+  if ends > 0 or call('PEXPIRE', key, ttl, 'NX') == 0 then call('PEXPIRE', key, ttl, 'GT') end
 end
 

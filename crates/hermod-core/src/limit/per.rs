@@ -181,9 +181,8 @@ fn calendar(unit: &str, zone: &str) -> Result<Calendar, Invalid> {
         return Err(Invalid::new("per", format!("must name one of {words} before the @")));
     };
     // An offset such as +02:00 would be a zone too, but one without its changes of clocks.
-    let found = TimeZone::get(zone).map_err(|_| {
-        Invalid::new("per", "must name a time zone of the IANA database after the @, such as Europe/Berlin or UTC")
-    })?;
+    let found = TimeZone::get(zone)
+        .map_err(|_| Invalid::new("per", "must name a time zone of the IANA database after the @, such as Europe/Berlin or UTC"))?;
     let name = found.iana_name().unwrap_or(zone).into();
     Ok(Calendar { unit: *unit, zone: found, name })
 }

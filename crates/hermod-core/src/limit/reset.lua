@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record
 -- ARGV    <B rules>, per rule <Bc0 id>
 -- REPLY   'a' <I8 how many records that meant something were forgotten>
-return drive(function(first_key, at, keep)
+return drive(function(first_key, at, _, keep)
   local key, count, forgotten = KEYS[first_key], nil, 0
   count, at = unpack_ints('<B', given, at)
   local ids = {}

@@ -1,11 +1,16 @@
 //! One family of records in memory.
+//!
+//! Records stand in a list, found by an index of their positions. So a sweep walks the list in small
+//! steps without a second index, growth moves nothing, and a record costs its own size and a few bytes:
+//! of counters there may be millions. A record that goes leaves its place to the last one.
 
 use std::collections::BTreeMap;
 use std::mem;
 
-use indexmap::IndexMap;
-use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::chunks::Chunks;
 use crate::int::Micros;
 use crate::record::{self, Damaged, Family, Record};
 
@@ -21,14 +26,29 @@ pub trait Value: Sized {
     fn to_text(&self, until: Micros) -> String;
 }
 
-/// What the index map and the allocator take for an entry beyond its own size, measured.
-const ENTRY_OVERHEAD: usize = 40;
+/// What the index, the spare room of the list and the allocator take for a record beyond its own size, measured.
+const SLOT_OVERHEAD: usize = 36;
 
 #[derive(Debug)]
 struct Slot<V> {
+    key: Box<[u8]>,
     value: V,
     until: Micros,
     is_dirty: bool,
+}
+
+/// Where a key's record is, or would be. Good until a record is removed.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    hash: u64,
+    position: Option<u32>,
+}
+
+impl Found {
+    /// Whether there is no record, not even one that has ended.
+    pub fn is_vacant(&self) -> bool {
+        self.position.is_none()
+    }
 }
 
 /// Records by key, with an end each.
@@ -36,10 +56,11 @@ struct Slot<V> {
 pub struct Table<V> {
     family: Family,
     partition: u16,
-    slots: IndexMap<Box<[u8]>, Slot<V>, Xxh3DefaultBuilder>,
+    slots: Chunks<Slot<V>>,
+    index: HashTable<u32>,
     /// Positions of deferred changes. A removal may leave one pointing at another slot, or at none:
     /// `is_dirty` decides.
-    dirty: Vec<usize>,
+    dirty: Vec<u32>,
     urgent: Vec<u8>,
     /// Deletions that need not be urgent, for the next flush.
     gone: Vec<u8>,
@@ -50,7 +71,17 @@ pub struct Table<V> {
 impl<V: Value> Table<V> {
     /// An empty table.
     pub fn new(family: Family, partition: u16) -> Table<V> {
-        Table { family, partition, slots: IndexMap::default(), dirty: Vec::new(), urgent: Vec::new(), gone: Vec::new(), sweep_at: 0, bytes: 0 }
+        Table {
+            family,
+            partition,
+            slots: Chunks::new(),
+            index: HashTable::new(),
+            dirty: Vec::new(),
+            urgent: Vec::new(),
+            gone: Vec::new(),
+            sweep_at: 0,
+            bytes: 0,
+        }
     }
 
     /// How many records there are.
@@ -60,7 +91,7 @@ impl<V: Value> Table<V> {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.slots.len() == 0
     }
 
     /// How much memory they take, about.
@@ -68,19 +99,40 @@ impl<V: Value> Table<V> {
         self.bytes
     }
 
-    /// The record of this key and its end, unless it has ended: one that is still there says the same
-    /// as one that was swept.
+    /// Where the record of this key is, or would be.
+    pub fn find(&self, key: &[u8]) -> Found {
+        let hash = xxh3_64(key);
+        let is_it = |position: &u32| self.slot(*position).is_some_and(|slot| *slot.key == *key);
+        Found { hash, position: self.index.find(hash, is_it).copied() }
+    }
+
+    fn slot(&self, position: u32) -> Option<&Slot<V>> {
+        self.slots.get(at(position))
+    }
+
+    /// The record that was found and its end, unless it has ended: one that is still there says the
+    /// same as one that was swept.
+    pub fn live_at(&self, found: Found, now: Micros) -> Option<(&V, Micros)> {
+        self.slot(found.position?).filter(|slot| slot.until > now).map(|slot| (&slot.value, slot.until))
+    }
+
+    /// The record of this key and its end, unless it has ended.
     pub fn live(&self, key: &[u8], now: Micros) -> Option<(&V, Micros)> {
-        self.slots.get(key).filter(|slot| slot.until > now).map(|slot| (&slot.value, slot.until))
+        self.live_at(self.find(key), now)
     }
 
     /// Stores a record that means nothing after `until`.
     pub fn put(&mut self, key: &[u8], value: V, until: Micros, urgent: bool) {
+        self.put_at(self.find(key), key, value, until, urgent);
+    }
+
+    /// Stores a record where its key was found. The key is looked at only if it was not, or is urgent.
+    pub fn put_at(&mut self, found: Found, key: &[u8], value: V, until: Micros, urgent: bool) {
         if urgent {
             self.write_urgent(key, &value, until);
         }
-        let position = self.set(key, value, until);
-        if let Some((_, slot)) = self.slots.get_index_mut(position) {
+        let position = self.set(found, key, value, until);
+        if let Some(slot) = self.slots.get_mut(at(position)) {
             let was_dirty = mem::replace(&mut slot.is_dirty, !urgent);
             if !urgent && !was_dirty {
                 self.dirty.push(position);
@@ -90,7 +142,7 @@ impl<V: Value> Table<V> {
 
     /// Forgets a record.
     pub fn delete(&mut self, key: &[u8], urgent: bool) {
-        let Some(position) = self.slots.get_index_of(key) else { return };
+        let Some(position) = self.find(key).position else { return };
         // Deferred or not, it is written at once: there is no slot left to mark.
         record::write(if urgent { &mut self.urgent } else { &mut self.gone }, self.family, self.partition, key, None);
         self.remove(position);
@@ -102,33 +154,39 @@ impl<V: Value> Table<V> {
         record::write(&mut self.urgent, self.family, self.partition, key, Some(&|out| write_slot(out, value, until)));
     }
 
-    fn set(&mut self, key: &[u8], value: V, until: Micros) -> usize {
+    fn set(&mut self, found: Found, key: &[u8], value: V, until: Micros) -> u32 {
         let added = value.heap_bytes();
-        if let Some((position, _, slot)) = self.slots.get_full_mut(key) {
+        if let Some(position) = found.position
+            && let Some(slot) = self.slots.get_mut(at(position))
+        {
             self.bytes = self.bytes + added - slot.value.heap_bytes();
             slot.value = value;
             slot.until = until;
             return position;
         }
-        self.bytes += added + Self::entry_bytes(key);
-        self.slots.insert_full(key.into(), Slot { value, until, is_dirty: false }).0
+        self.bytes += added + Self::slot_bytes(key);
+        let position = u32::try_from(self.slots.len()).expect("a partition holds fewer than 2^32 records");
+        self.slots.push(Slot { key: key.into(), value, until, is_dirty: false });
+        let slots = &self.slots;
+        self.index.insert_unique(found.hash, position, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(&slot.key)));
+        position
     }
 
-    fn entry_bytes(key: &[u8]) -> usize {
-        key.len() + mem::size_of::<(Box<[u8]>, Slot<V>)>() + ENTRY_OVERHEAD
+    fn slot_bytes(key: &[u8]) -> usize {
+        key.len() + mem::size_of::<Slot<V>>() + SLOT_OVERHEAD
     }
 
     /// Takes in a record of the journal.
     pub fn load(&mut self, record: &Record<'_>) -> Result<(), Damaged> {
         let Some(mut bytes) = record.value else {
-            if let Some(position) = self.slots.get_index_of(record.key) {
+            if let Some(position) = self.find(record.key).position {
                 self.remove(position);
             }
             return Ok(());
         };
         let until = record::take_micros(&mut bytes).ok_or(Damaged)?;
         let value = V::read(bytes).ok_or(Damaged)?;
-        self.set(record.key, value, until);
+        self.set(self.find(record.key), record.key, value, until);
         Ok(())
     }
 
@@ -149,9 +207,9 @@ impl<V: Value> Table<V> {
         out.append(&mut self.gone);
         while written < max {
             let Some(position) = self.dirty.pop() else { break };
-            let Some((key, slot)) = self.slots.get_index_mut(position) else { continue };
+            let Some(slot) = self.slots.get_mut(at(position)) else { continue };
             if mem::take(&mut slot.is_dirty) {
-                record::write(out, self.family, self.partition, key, Some(&|out| write_slot(out, &slot.value, slot.until)));
+                record::write(out, self.family, self.partition, &slot.key, Some(&|out| write_slot(out, &slot.value, slot.until)));
                 written += 1;
             }
         }
@@ -165,10 +223,10 @@ impl<V: Value> Table<V> {
             if self.sweep_at >= self.slots.len() {
                 self.sweep_at = 0;
             }
-            let Some((key, slot)) = self.slots.get_index(self.sweep_at) else { break };
+            let Some(slot) = self.slots.get(self.sweep_at) else { break };
             if slot.until < before {
-                record::write(out, self.family, self.partition, key, None);
-                self.remove(self.sweep_at);
+                record::write(out, self.family, self.partition, &slot.key, None);
+                self.remove(u32::try_from(self.sweep_at).unwrap_or(u32::MAX));
                 dropped += 1;
             } else {
                 self.sweep_at += 1;
@@ -177,26 +235,46 @@ impl<V: Value> Table<V> {
         dropped
     }
 
-    fn remove(&mut self, position: usize) {
-        let Some((key, slot)) = self.slots.swap_remove_index(position) else { return };
-        self.bytes -= slot.value.heap_bytes() + Self::entry_bytes(&key);
-        // The last record has moved here; if it was marked, it is marked at its new position.
-        if self.slots.get_index(position).is_some_and(|(_, moved)| moved.is_dirty) {
+    fn remove(&mut self, position: u32) {
+        let Some(slot) = self.slots.get(at(position)) else { return };
+        self.bytes -= slot.value.heap_bytes() + Self::slot_bytes(&slot.key);
+        let hash = xxh3_64(&slot.key);
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == position) {
+            entry.remove();
+        }
+        self.slots.swap_remove(at(position));
+        // The last record has moved here, unless it was the last itself.
+        let Some(moved) = self.slots.get(at(position)) else { return };
+        let was_at = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        if let Some(place) = self.index.find_mut(xxh3_64(&moved.key), |other| *other == was_at) {
+            *place = position;
+        }
+        if moved.is_dirty {
             self.dirty.push(position);
+        }
+        // Room that a wave of records took is given back when most of them are gone.
+        if self.slots.len() < self.index.capacity() / 4 {
+            let slots = &self.slots;
+            self.index.shrink_to(slots.len() * 2, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(&slot.key)));
         }
     }
 
     /// Every record as Redis would hold it, with its end. `spell` makes the name of its place there
     /// from the hash tag and the last two parts of its key.
     pub fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>, spell: impl Fn(&str, &str, &str) -> String) {
-        for (key, slot) in &self.slots {
-            let key = String::from_utf8_lossy(key);
+        for slot in self.slots.iter() {
+            let key = String::from_utf8_lossy(&slot.key);
             let mut parts = key.splitn(3, '\0');
             let mut part = || parts.next().unwrap_or("");
             let tag = format!("{}/{}", part(), self.partition);
             out.insert(spell(&tag, part(), part()), (slot.value.to_text(slot.until), slot.until));
         }
     }
+}
+
+/// A position as the list takes it.
+fn at(position: u32) -> usize {
+    usize::try_from(position).unwrap_or(usize::MAX)
 }
 
 fn write_slot<V: Value>(out: &mut Vec<u8>, value: &V, until: Micros) {

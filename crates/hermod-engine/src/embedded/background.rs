@@ -19,7 +19,9 @@ const FLUSH_STEP: usize = 256;
 /// So many records of a partition are looked at while its lock is held.
 const SWEEP_STEP: usize = 256;
 /// Flushing waits while the committer has this much to write.
-const BACKLOG_MAX: usize = 16 << 20;
+const BACKLOG_MAX: usize = 4 << 20;
+/// How long it waits then.
+const BACKLOG_WAIT: Duration = Duration::from_millis(2);
 /// Folding and copying back the write-ahead logs is considered this often.
 const FOLD_EVERY: Duration = Duration::from_millis(500);
 
@@ -76,8 +78,12 @@ fn flush_and_sweep(inner: &Inner) {
                 return;
             }
             // While the journal cannot be written, changes stay marked in memory, where they are bounded.
-            while inner.committer.ready().is_ok() && inner.committer.backlog() < BACKLOG_MAX && inner.flush(shard, FLUSH_STEP) == FLUSH_STEP
-            {
+            while inner.committer.ready().is_ok() && inner.flush(shard, FLUSH_STEP) == FLUSH_STEP {
+                while inner.committer.backlog() >= BACKLOG_MAX && inner.committer.ready().is_ok() {
+                    if !inner.background.pause(BACKLOG_WAIT) {
+                        return;
+                    }
+                }
             }
             while before.is_some_and(|before| inner.sweep(shard, before, SWEEP_STEP) * 2 > SWEEP_STEP) {}
         }

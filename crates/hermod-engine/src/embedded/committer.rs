@@ -30,6 +30,9 @@ const RETRY_WAIT: Duration = Duration::from_millis(100);
 /// The write-ahead log is begun anew beyond so many pages (16 MiB).
 const LOG_PAGES_MAX: u64 = 4_096;
 
+/// The room of a larger frame is given back after it was written.
+const FRAME_KEPT: usize = 1 << 20;
+
 /// The batch that is being filled.
 #[derive(Debug)]
 struct Open {
@@ -105,7 +108,14 @@ impl Committer {
 
     /// Appends records that nobody waits for.
     pub(super) fn defer(&self, fill: impl FnOnce(&mut Vec<u8>)) {
-        fill(&mut self.shared.open.lock().frame);
+        let mut open = self.shared.open.lock();
+        fill(&mut open.frame);
+        let is_much = open.frame.len() >= FRAME_KEPT;
+        drop(open);
+        // Nobody waits for it, but much of it should not wait for others.
+        if is_much {
+            self.shared.filled.notify_one();
+        }
     }
 
     /// Refuses at once when durable changes cannot be made at the moment.
@@ -164,6 +174,9 @@ fn commit_all(shared: &Shared, mut writer: Writer) {
     let mut frame = Vec::new();
     let mut gather = Gather::default();
     loop {
+        if frame.capacity() > FRAME_KEPT {
+            frame = Vec::new();
+        }
         Writer::open_frame(&mut frame);
         let folded = shared.folded.load(Ordering::Acquire);
         let (number, waiting, is_closing) = {

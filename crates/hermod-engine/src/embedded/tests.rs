@@ -28,7 +28,10 @@ fn check(subject: &str, limit: u64, durable: bool) -> Check {
 
 async fn left(engine: &Embedded, op: &Check) -> (Verdict, u64) {
     match engine.run(op, None).await.unwrap().outcome {
-        Outcome::Done(checked) => (checked.verdict(), checked.ruled().next().unwrap().1.left),
+        Outcome::Done(checked) => {
+            let checked = checked.explained(op.rules());
+            (checked.verdict(), checked.ruled().next().unwrap().1.left)
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -13,7 +13,7 @@ mod top;
 use std::sync::Arc;
 
 use hermod_catalog::{Matched, Scope};
-use hermod_core::limit::{Act, Attributes, Check, Checked, Considered, Facts, OnStoreError, Reset, Rules, Scope as Counter, Verdict};
+use hermod_core::limit::{Act, Attributes, Check, Considered, Explained, Facts, OnStoreError, Reset, Rules, Scope as Counter, Verdict};
 use hermod_core::{Action, INT_MAX, Invalid, Once, Outcome, Subject};
 use hermod_engine::{Clock, Durability, Engine, EngineError};
 
@@ -66,8 +66,10 @@ impl CheckAsk {
 
 /// What an engine made of one operation.
 struct Ran {
-    checked: Checked,
+    checked: Explained,
     durability: Durability,
+    /// It was not only looked at.
+    is_charged: bool,
     is_replayed: bool,
 }
 
@@ -88,7 +90,10 @@ impl App {
         let generation = self.refusals.as_ref().map(|refusals| refusals.generation(&caller.space, &ask.subject));
         let answer = match self.decide(caller, ask, &own, &shared, once).await {
             Ok(mut answer) => {
-                self.local.forget();
+                // Without a rule the store was not asked.
+                if !own.is_empty() || !shared.is_empty() {
+                    self.local.forget();
+                }
                 answer.is_degraded = is_degraded;
                 answer
             }
@@ -100,6 +105,7 @@ impl App {
                 Act::Check if may_be_known && !answer.is_degraded => {
                     refusals.learn(&caller.space, ask, version, generation.unwrap_or(0), &answer);
                 }
+                Act::Refund | Act::Force if !shared.is_empty() => refusals.forget_all(),
                 Act::Refund | Act::Force => refusals.forget(&caller.space, &ask.subject),
                 Act::Check | Act::Peek => {}
             }
@@ -144,7 +150,14 @@ impl App {
         }
     }
 
-    async fn decide(&self, caller: &Caller, ask: &CheckAsk, own: &Rules, shared: &Rules, once: Option<&Once>) -> Result<CheckAnswer, Fault> {
+    async fn decide(
+        &self,
+        caller: &Caller,
+        ask: &CheckAsk,
+        own: &Rules,
+        shared: &Rules,
+        once: Option<&Once>,
+    ) -> Result<CheckAnswer, Fault> {
         // Without a rule there is nothing to charge; an idempotency key is honoured all the same.
         if shared.is_empty() {
             if own.is_empty() && once.is_none() {
@@ -152,26 +165,37 @@ impl App {
             }
             return Ok(CheckAnswer::new(self.run(caller, ask, Some(&ask.subject), ask.act, own, once).await?));
         }
-        let key = once.filter(|_| own.is_empty());
-        let first = self.run(caller, ask, None, ask.act, shared, key).await?;
         if own.is_empty() {
-            return Ok(CheckAnswer::new(first));
+            return Ok(CheckAnswer::new(self.run(caller, ask, None, ask.act, shared, once).await?));
         }
+        // The kept answer is the subject's: it is looked up before anything that all share is touched.
+        if once.is_some() {
+            let kept = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, once).await?;
+            if kept.is_replayed {
+                return Ok(CheckAnswer::new(kept));
+            }
+        }
+        let first = self.run(caller, ask, None, ask.act, shared, None).await?;
         if first.checked.verdict() != Verdict::Allowed {
             // Refused already; the others are looked at, so that the answer is complete.
             let second = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, None).await?;
             return Ok(CheckAnswer::new(first).and(second));
         }
         let second = self.run(caller, ask, Some(&ask.subject), ask.act, own, once).await;
-        let must_return = match &second {
+        let must_undo = match &second {
             Ok(second) => second.is_replayed || second.checked.verdict() != Verdict::Allowed,
             Err(Fault::Conflict) => true,
             // Whether the subject was charged is not known; to charge once too often is the safe side.
             Err(Fault::Engine(_)) => false,
         };
-        let mut first = first;
-        if must_return && ask.act == Act::Check {
-            first = self.run(caller, ask, None, Act::Refund, shared, None).await?;
+        let undo = match ask.act {
+            Act::Check | Act::Force => Act::Refund,
+            Act::Refund => Act::Force,
+            Act::Peek => Act::Peek,
+        };
+        let first = if must_undo { self.run(caller, ask, None, undo, shared, None).await? } else { first };
+        if must_undo && let Some(refusals) = &self.refusals {
+            refusals.forget_all();
         }
         Ok(CheckAnswer::new(first).and(second?))
     }
@@ -188,15 +212,24 @@ impl App {
         let place = self.engine.partitions().place(&caller.space, subject.map_or("", Subject::as_str));
         let check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules));
         let ran = self.engine.run(&check, once).await.map_err(Fault::Engine)?;
-        match ran.outcome {
-            Outcome::Done(checked) => Ok(Ran { checked, durability: ran.durability, is_replayed: false }),
-            Outcome::Replayed(checked) => Ok(Ran { checked, durability: ran.durability, is_replayed: true }),
-            Outcome::Conflict => Err(Fault::Conflict),
-        }
+        let (checked, is_replayed) = match ran.outcome {
+            Outcome::Done(checked) => (checked, false),
+            Outcome::Replayed(checked) => (checked, true),
+            Outcome::Conflict => return Err(Fault::Conflict),
+        };
+        let is_charged = act != Act::Peek;
+        Ok(Ran { checked: checked.explained(rules), durability: ran.durability, is_charged, is_replayed })
     }
 
     /// The store cannot be reached: what each rule says for that case. A refusal must come from a count.
-    fn without_store(&self, caller: &Caller, ask: &CheckAsk, own: &Rules, shared: &Rules, fault: EngineError) -> Result<CheckAnswer, Problem> {
+    fn without_store(
+        &self,
+        caller: &Caller,
+        ask: &CheckAsk,
+        own: &Rules,
+        shared: &Rules,
+        fault: EngineError,
+    ) -> Result<CheckAnswer, Problem> {
         let all = || own.iter().chain(shared.iter());
         let is_away = matches!(fault, EngineError::Unavailable { .. });
         if !is_away || ask.act != Act::Check || all().any(|rule| rule.on_store_error == OnStoreError::Closed) {

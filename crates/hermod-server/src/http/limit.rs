@@ -10,6 +10,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::future::join_all;
+use hermod_catalog::Scope;
 use hermod_core::Once;
 use hermod_core::limit::{Act, Attributes, Considered, Why};
 use hermod_engine::Durability;
@@ -58,7 +59,7 @@ pub(crate) struct CheckBody {
 }
 
 impl CheckBody {
-    fn ask(&self) -> Result<CheckAsk, Problem> {
+    pub(crate) fn ask(&self) -> Result<CheckAsk, Problem> {
         let mut ask = CheckAsk::new(&self.subject, &self.action, self.cost)?;
         ask.act = match (self.peek || self.dry_run, self.force) {
             (true, true) => {
@@ -89,6 +90,8 @@ pub(crate) struct CheckDocument<'a> {
     retry_at: Option<Time>,
     /// How long to wait before acting, where a rule lets in what must queue.
     delay_ms: u64,
+    /// The time of the answer, by the clock that counted.
+    now: Time,
     /// What the charge survives; null if nothing was charged.
     #[serde(serialize_with = "durability")]
     #[schema(value_type = Option<String>, example = "deferred")]
@@ -123,7 +126,9 @@ pub(crate) struct RuledDocument<'a> {
     reset_at: Time,
     /// When this rule would admit it; null if it did, or never will.
     retry_at: Option<Time>,
-    /// It only reports: had it been enforced, it would have refused where `retry_at` is set.
+    /// Whether it refused; if it only reports, whether it would have.
+    refused: bool,
+    /// It only reports.
     shadow: bool,
 }
 
@@ -161,7 +166,7 @@ pub(super) fn durability<S: Serializer>(value: &Option<Durability>, serializer: 
 }
 
 impl<'a> CheckDocument<'a> {
-    fn new(answer: &'a CheckAnswer) -> CheckDocument<'a> {
+    pub(crate) fn new(answer: &'a CheckAnswer) -> CheckDocument<'a> {
         let ruled = |said: Said<'a>| RuledDocument {
             id: said.id,
             name: said.name,
@@ -171,6 +176,7 @@ impl<'a> CheckDocument<'a> {
             remaining: said.left,
             reset_at: Time(said.reset_at),
             retry_at: said.retry_at.map(Time),
+            refused: said.is_refused,
             shadow: said.is_shadow,
         };
         let is_allowed = answer.is_allowed();
@@ -181,6 +187,7 @@ impl<'a> CheckDocument<'a> {
             bound_by: if is_allowed { None } else { answer.bound_by() },
             retry_at: if is_allowed { None } else { answer.retry_at().map(Time) },
             delay_ms: answer.delay().get().div_ceil(1000),
+            now: Time(answer.now()),
             durability: answer.durability,
             degraded: answer.is_degraded,
             replayed: answer.is_replayed,
@@ -324,6 +331,7 @@ impl<'a> BatchAnswer<'a> {
 #[utoipa::path(post, path = "/v1/limit/batch", tag = "limit", request_body = BatchBody,
     responses((status = 200, body = BatchDocument<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn batch(State(shell): State<Arc<Shell>>, caller: Caller, sent: Sent<BatchBody>) -> Result<Response, Problem> {
+    caller.need(Scope::LimitCheck)?;
     let checks = &sent.value.checks;
     if checks.is_empty() || checks.len() > BATCH_MAX {
         return Err(Problem::new(Code::InvalidField, format!("checks must hold 1 to {BATCH_MAX} checks.")).in_field("checks"));
@@ -372,7 +380,7 @@ pub(crate) async fn refused(
     caller: Caller,
     most: Result<Query<Most>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(most) = most.map_err(|rejection| bad_query(&rejection, "limit (a number)"))?;
+    let Query(most) = most.map_err(|rejection| bad_query(&rejection, "limit", "limit (a number)"))?;
     let most = most.limit.unwrap_or(10);
     if !(1..=100).contains(&most) {
         return Err(Problem::new(Code::InvalidField, "limit must be between 1 and 100").in_field("limit"));

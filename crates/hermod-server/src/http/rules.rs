@@ -169,7 +169,7 @@ pub(crate) async fn list(
     caller: Caller,
     page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(page) = page.map_err(|rejection| bad_query(&rejection, "limit (a number) and cursor"))?;
+    let Query(page) = page.map_err(|rejection| bad_query(&rejection, "limit", "limit (a number) and cursor"))?;
     let limit = page.limit.unwrap_or(100);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Problem::new(Code::InvalidField, format!("limit must be between 1 and {PAGE_MAX}")).in_field("limit"));

@@ -58,12 +58,12 @@ impl FromRequestParts<Arc<Shell>> for Id {
     }
 }
 
-/// What is wrong with a query that takes `known` only.
-pub(super) fn bad_query(rejection: &QueryRejection, known: &str) -> Problem {
+/// What is wrong with a query that takes `known` only, of which `number` can be of a wrong kind.
+pub(super) fn bad_query(rejection: &QueryRejection, number: &str, known: &str) -> Problem {
     let message = rejection.body_text();
     match message.split_once("unknown field `").and_then(|(_, rest)| rest.split_once('`')) {
         Some((name, _)) => Problem::new(Code::UnknownField, format!("The query takes {known} only.")).in_field(short(name)),
-        None => Problem::new(Code::InvalidField, format!("The query takes {known}, each once.")).in_field("limit"),
+        None => Problem::new(Code::InvalidField, format!("The query takes {known}, each once.")).in_field(number),
     }
 }
 

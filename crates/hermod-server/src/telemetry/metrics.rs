@@ -1,4 +1,5 @@
-//! Counters for Prometheus. No label ever carries a subject, a key or anything a caller can choose.
+//! Counters for Prometheus. No label ever carries a subject or a key. The names of policies, which those
+//! choose who write rules, are the only labels that people make up; so many at most.
 //!
 //! The recorder is this server's own and not the process' global one, so that two servers in one
 //! process (as in tests) do not count each other's requests. Handles of the hot path are made once.

@@ -105,10 +105,10 @@ fn an_explanation_names_every_candidate() {
     let own = Index::new(&rules(&["6 d post bot"])).unwrap();
     let told: Vec<_> = index.explain(Some(&own), &facts("post", "bot")).into_iter().map(|c| (c.rule.id.to_string(), c.why)).collect();
     let by = |id: &str| Why::Overridden { by: RuleId::new(id).unwrap() };
-    let expected = [("6", Why::Applies), ("1", by("6")), ("3", by("6")), ("2", by("6")), ("5", Why::Applies)];
+    let expected = [("6", Why::Applies), ("3", by("6")), ("1", by("6")), ("2", by("6")), ("5", Why::Applies)];
     assert_eq!(told, expected.map(|(id, why)| (id.to_owned(), why)));
     let told = index.explain(None, &facts("post", "bot"));
-    assert_eq!(told.iter().map(|c| c.why.clone()).collect::<Vec<_>>(), [Why::Applies, by("1"), by("1"), Why::Applies]);
+    assert_eq!(told.iter().map(|c| c.why.clone()).collect::<Vec<_>>(), [Why::WhenFalse, Why::Applies, by("1"), Why::Applies]);
 }
 
 #[test]

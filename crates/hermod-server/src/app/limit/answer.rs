@@ -1,7 +1,7 @@
 //! What a check is answered with, over all its operations.
 
 use hermod_core::Micros;
-use hermod_core::limit::{Checked, Limited, Mode, Retry, Ruled, Verdict};
+use hermod_core::limit::{Explained, Limited, Mode, Retry, Ruled, Verdict};
 use hermod_engine::Durability;
 use smallvec::{SmallVec, smallvec};
 
@@ -11,7 +11,7 @@ use super::Ran;
 #[derive(Clone, Debug)]
 pub struct CheckAnswer {
     /// One for each partition that was asked: the subject's own, and the one that all share.
-    parts: SmallVec<[Checked; 1]>,
+    parts: SmallVec<[Explained; 1]>,
     /// What the charge survives; none if nothing was charged.
     pub durability: Option<Durability>,
     /// It was answered without all that should have been asked: the subject's own rules could not be
@@ -24,15 +24,15 @@ pub struct CheckAnswer {
 impl CheckAnswer {
     /// Nothing limits it.
     pub(super) fn unlimited(now: Micros, cost: u64) -> CheckAnswer {
-        CheckAnswer::of(Checked::unlimited(now, cost))
+        CheckAnswer::of(Explained::unlimited(now, cost))
     }
 
-    pub(super) fn of(checked: Checked) -> CheckAnswer {
+    pub(super) fn of(checked: Explained) -> CheckAnswer {
         CheckAnswer { parts: smallvec![checked], durability: None, is_degraded: false, is_replayed: false }
     }
 
     pub(super) fn new(ran: Ran) -> CheckAnswer {
-        let is_charged = ran.checked.verdict() == Verdict::Allowed && !ran.checked.heads.is_empty();
+        let is_charged = ran.is_charged && ran.checked.verdict() == Verdict::Allowed && !ran.checked.rules.is_empty();
         let durability = is_charged.then_some(ran.durability);
         CheckAnswer { durability, is_replayed: ran.is_replayed, ..CheckAnswer::of(ran.checked) }
     }
@@ -72,10 +72,10 @@ impl CheckAnswer {
 
     /// The name of the rule that refused: the one that never admits, else the one that refuses longest.
     pub fn bound_by(&self) -> Option<&str> {
-        let is_bound = |part: &&Checked| part.verdict() != Verdict::Allowed;
+        let is_bound = |part: &&Explained| part.verdict() != Verdict::Allowed;
         let never = self.parts.iter().find(|part| part.verdict() == Verdict::Never);
         let longest = || self.parts.iter().filter(is_bound).reduce(|a, b| if b.retry_at() > a.retry_at() { b } else { a });
-        never.or_else(longest).and_then(Checked::bound_by).map(|rule| rule.name.as_str())
+        never.or_else(longest).and_then(Explained::bound_by).map(|rule| rule.name.as_str())
     }
 
     /// When it may; none if it may now, or never.
@@ -83,7 +83,7 @@ impl CheckAnswer {
         if self.is_never() {
             return None;
         }
-        self.parts.iter().filter_map(Checked::retry_at).max()
+        self.parts.iter().filter_map(Explained::retry_at).max()
     }
 
     /// How long to wait before acting, where a rule lets in what must queue.
@@ -91,7 +91,7 @@ impl CheckAnswer {
         if !self.is_allowed() {
             return Micros::ZERO;
         }
-        self.parts.iter().map(Checked::delay).max().unwrap_or_default()
+        self.parts.iter().map(Explained::delay).max().unwrap_or_default()
     }
 
     /// What each rule said; in a replay, each rule of then.

@@ -1,8 +1,7 @@
 //! limit: acquire, renew, release.
 
-
 use hermod_catalog::Scope;
-use hermod_core::limit::{Attributes, Facts, Lease, Leased, Rules, Scope as Counter};
+use hermod_core::limit::{Attributes, Facts, Lease, Leased, Mode, Rules, Scope as Counter};
 use hermod_core::{Action, Invalid, Micros, Once, Outcome, Subject};
 use hermod_engine::Durability;
 
@@ -95,25 +94,45 @@ impl App {
         let of = |scope: Counter| matched.rules.iter().filter(|rule| rule.is_lease() && rule.scope == scope).cloned().collect::<Rules>();
         let (own, shared) = (of(Counter::Subject), of(Counter::Global));
         let mut answer = LeaseAnswer::new(&lease);
+        if let Some(banned) = matched.rules.iter().find(|rule| rule.mode == Mode::Block) {
+            return Ok(LeaseAnswer { is_held: false, bound_by: Some(banned.name.to_string()), ..answer });
+        }
         let ttl = ask.ttl.unwrap_or(Micros::MAX);
         let shared_id = shared_id(&ask.subject, &lease);
+        let (home, partitions) = (ask.subject.as_str(), self.engine.partitions());
+        // The kept answer is looked up before anything that all share is touched.
+        if !shared.is_empty() && !own.is_empty() && self.kept_lease(caller, home, once, &mut answer).await? {
+            return Ok(answer);
+        }
         if !shared.is_empty() {
-            let place = self.engine.partitions().place(&caller.space, "");
-            let first = Lease::acquire(place, "", shared_id.clone(), ttl, shared);
+            let first = Lease::acquire(partitions.place(&caller.space, ""), "", shared_id.clone(), ttl, Rules::clone(&shared));
             self.leased(&first, once.filter(|_| own.is_empty()), &mut answer).await?;
         }
         if answer.is_held && !own.is_empty() {
-            let home = ask.subject.as_str();
-            let place = self.engine.partitions().place(&caller.space, home);
-            let second = Lease::acquire(place, home, lease, ttl, own);
+            let second = Lease::acquire(partitions.place(&caller.space, home), home, lease, ttl, own);
             let ran = self.leased(&second, once, &mut answer).await;
-            if ran.is_err() || !answer.is_held {
-                let place = self.engine.partitions().place(&caller.space, "");
-                self.leased(&Lease::release(place, "", shared_id), None, &mut LeaseAnswer::new("")).await?;
+            if !shared.is_empty() && (ran.is_err() || !answer.is_held) {
+                let release = Lease::release(partitions.place(&caller.space, ""), "", shared_id);
+                self.leased(&release, None, &mut LeaseAnswer::new("")).await?;
             }
             ran?;
         }
         Ok(answer)
+    }
+
+    /// Whether an answer is kept for this key, which is then the answer. To give back what nobody has
+    /// changes nothing.
+    async fn kept_lease(&self, caller: &Caller, home: &str, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<bool, Problem> {
+        if once.is_none() {
+            return Ok(false);
+        }
+        let place = self.engine.partitions().place(&caller.space, home);
+        let mut kept = LeaseAnswer::new(&answer.lease);
+        self.leased(&Lease::release(place, home, NOBODYS.to_owned()), once, &mut kept).await?;
+        if kept.is_replayed {
+            *answer = kept;
+        }
+        Ok(answer.is_replayed)
     }
 
     /// Keeps a lease for longer, or gives it back, by its id.
@@ -128,6 +147,10 @@ impl App {
         caller.need(Scope::LimitCheck)?;
         Lease::check_id(lease)?;
         let mut answer = LeaseAnswer { is_held: false, ..LeaseAnswer::new(lease) };
+        if self.kept_lease(caller, subject.as_str(), once, &mut answer).await? {
+            return Ok(answer);
+        }
+        // Most leases have no part that all subjects share, and some have no other.
         for (home, id) in [("", shared_id(subject, lease)), (subject.as_str(), lease.to_owned())] {
             let place = self.engine.partitions().place(&caller.space, home);
             let op = match keep {
@@ -135,10 +158,10 @@ impl App {
                 None => Lease::release(place, home, id),
             };
             let mut part = LeaseAnswer::new(lease);
-            self.leased(&op, once.filter(|_| !home.is_empty()), &mut part).await?;
-            // Under one of the two it is enough: most leases have no part that all subjects share.
+            self.leased(&op, once, &mut part).await?;
             if part.is_held {
-                answer = LeaseAnswer { until: answer.until.map_or(part.until, |until| part.until.map(|other| other.min(until))), ..part };
+                let until = answer.until.map_or(part.until, |until| part.until.map(|other| other.min(until)));
+                answer = LeaseAnswer { until, is_replayed: part.is_replayed || answer.is_replayed, ..part };
             }
         }
         Ok(answer)
@@ -155,8 +178,10 @@ impl App {
     }
 }
 
+/// No lease is called so: ids have no line breaks but where a subject stands before them.
+const NOBODYS: &str = "\n";
+
 /// Where all subjects share the rules, ids are told apart by their subject.
 fn shared_id(subject: &Subject, lease: &str) -> String {
     format!("{subject}\n{lease}")
 }
-

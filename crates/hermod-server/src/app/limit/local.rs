@@ -1,6 +1,6 @@
 //! The limiter that takes over while the store cannot be reached: the same meters, in this server's memory.
 
-use hermod_core::limit::{Act, Check, Checked, Rules};
+use hermod_core::limit::{Act, Check, Explained, Rules};
 use hermod_core::{Micros, Operation, Partitions, SpaceId, State, Subject};
 use parking_lot::Mutex;
 
@@ -36,8 +36,8 @@ impl Local {
         let mut run = |subject: Option<&Subject>, act: Act, rules: &Rules| {
             let place = Partitions::DEFAULT.place(space, subject.map_or("", Subject::as_str));
             let check = Check::new(place, subject.cloned(), act, ask.cost, rules.clone());
-            let checked = check.apply(state, now).unwrap_or_else(|_| Checked::unlimited(now, ask.cost));
-            Ran { checked, durability: hermod_engine::Durability::Deferred, is_replayed: false }
+            let checked = check.apply(state, now).map_or_else(|_| Explained::unlimited(now, ask.cost), |checked| checked.explained(rules));
+            Ran { checked, durability: hermod_engine::Durability::Deferred, is_charged: false, is_replayed: false }
         };
         let mut answer = CheckAnswer::new(run(None, Act::Check, shared));
         if answer.is_allowed() {

@@ -91,6 +91,13 @@ impl Refusals {
         self.counter(space, subject).fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Something that all subjects share was given back.
+    pub(super) fn forget_all(&self) {
+        for generation in &self.generations {
+            generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// The answer, if it is known to be a refusal.
     pub(super) fn known(&self, space: &SpaceId, ask: &CheckAsk, version: u64) -> Option<CheckAnswer> {
         if !ask.attributes.0.is_empty() || self.cache.is_empty() {

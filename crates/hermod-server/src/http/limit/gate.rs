@@ -53,7 +53,7 @@ pub(crate) async fn gate(
 ) -> Result<Response, Problem> {
     let Path((action, subject)) =
         path.map_err(|_| Problem::new(Code::InvalidField, "action and subject must be UTF-8, percent-encoded").in_field("action"))?;
-    let Query(query) = query.map_err(|rejection| bad_query(&rejection, "cost (a number)"))?;
+    let Query(query) = query.map_err(|rejection| bad_query(&rejection, "cost", "cost (a number)"))?;
     let ask = CheckAsk::new(&subject, &action, query.cost)?;
     let answer = shell.app.check(&caller, &ask, None).await?;
     let mut response = if answer.is_allowed() {

@@ -88,7 +88,8 @@ pub(crate) struct LeaseRule<'a> {
 
 impl<'a> LeaseDocument<'a> {
     fn new(answer: &'a LeaseAnswer) -> LeaseDocument<'a> {
-        let rule = |(id, name, limit, remaining): &'a (String, String, u64, u64)| LeaseRule { id, name, limit: *limit, remaining: *remaining };
+        let rule =
+            |(id, name, limit, remaining): &'a (String, String, u64, u64)| LeaseRule { id, name, limit: *limit, remaining: *remaining };
         LeaseDocument {
             allowed: answer.is_held,
             lease: &answer.lease,
