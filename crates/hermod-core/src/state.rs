@@ -6,6 +6,7 @@
 //! *deferred* (the slot is marked, and a flush writes whatever it holds by then).
 
 mod chunks;
+mod key;
 mod table;
 
 use std::collections::BTreeMap;

@@ -48,7 +48,7 @@ pub struct Options {
 impl Options {
     /// The usual bounds, for this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Options {
-        Options { folder: folder.into(), partitions: Partitions::DEFAULT, memory_max: 1 << 30, clock: Clock::System, fold_at: 16 << 20 }
+        Options { folder: folder.into(), partitions: Partitions::DEFAULT, memory_max: 1 << 30, clock: Clock::System, fold_at: 64 << 20 }
     }
 }
 

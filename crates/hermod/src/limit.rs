@@ -1,126 +1,205 @@
 //! `hermod limit`: may this subject do this now?
 
+mod batch;
+mod tell;
+
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use hermod_client::{CheckRequest, Checked, Time};
+use hermod_client::{AcquireRequest, Attributes, CheckRequest, Page, RefundRequest, RefusedSubject, ResetRequest};
+use serde_json::Value;
 
-use crate::cli::{ClientArgs, WriteArgs};
-use crate::output::{or_dash, table, verdict};
+use crate::noun::{NounArgs, WriteArgs};
+use crate::output::table;
+use batch::BatchArgs;
+use tell::Lease;
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
+pub(crate) const HELP: &str = "\
 Exit codes: 0 allowed, 1 refused, 2 error.
 
 Examples:
   hermod limit check bot-7 tasks/create
-  hermod limit check bot-7 llm/tokens --cost 1500 --json
-  hermod limit check bot-7 mail/send && ./send-mail")]
-pub(crate) struct LimitArgs {
-    #[command(flatten)]
-    pub(crate) client: ClientArgs,
-    #[command(subcommand)]
-    verb: Verb,
-}
+  hermod limit check bot-7 llm/tokens --cost 1500 --attribute plan=free --explain
+  hermod limit check bot-7 mail/send && ./send-mail
+  hermod limit acquire bot-7 browser/open --lease tab-1 --ttl 30s
+  hermod limit batch -f checks.ndjson --json";
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    /// Ask, and take the tokens if every rule admits it.
+pub(crate) enum Verb {
+    /// Ask, and charge every rule if every one admits it.
     Check {
-        /// Who acts.
-        subject: String,
-        /// What it does.
-        action: String,
-        /// How many tokens that takes.
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        cost: u64,
         #[command(flatten)]
-        write: WriteArgs,
+        ask: AskArgs,
+        #[command(flatten)]
+        cost: CostArgs,
+        /// Only look: nothing is charged.
+        #[arg(long)]
+        peek: bool,
+        /// Charge also what does not fit, up to as much again as the limit.
+        #[arg(long, conflicts_with = "peek")]
+        force: bool,
+        /// Show every rule that was considered, and why it does not apply.
+        #[arg(long)]
+        explain: bool,
     },
+    /// Give back what was charged; never below nothing used.
+    Refund {
+        #[command(flatten)]
+        ask: AskArgs,
+        #[command(flatten)]
+        cost: CostArgs,
+    },
+    /// Forget what a subject has used; counters that all subjects share stay.
+    Reset(AskArgs),
+    /// Take a lease under the rules of algorithm concurrency.
+    Acquire {
+        #[command(flatten)]
+        ask: AskArgs,
+        /// The lease's id; taking one twice with the same id is one lease. Made up if absent.
+        #[arg(long, value_name = "ID")]
+        lease: Option<String>,
+        /// For how long; as long as the rule allows if absent.
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        ttl: Option<Duration>,
+    },
+    /// Keep a lease for longer.
+    Renew {
+        #[command(flatten)]
+        held: HeldArgs,
+        /// For how long from now; as long as it was taken for if absent.
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        ttl: Option<Duration>,
+    },
+    /// Give a lease back.
+    Release(HeldArgs),
+    /// Show who was refused most since the server was started.
+    Refused {
+        /// At most this many, 1-100.
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        limit: u32,
+    },
+    /// Make many independent checks, one for each line of a file.
+    #[command(after_help = batch::HELP)]
+    Batch(BatchArgs),
 }
 
-pub(crate) async fn run(args: &LimitArgs) -> anyhow::Result<ExitCode> {
+/// Who does what.
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// Who acts.
+    subject: String,
+    /// What it does.
+    action: String,
+    /// Something the rules' conditions may look at, as JSON or else as text; give it several times.
+    #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, Value)>,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+impl AskArgs {
+    fn attributes(&self) -> Attributes {
+        self.attributes.iter().cloned().collect()
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CostArgs {
+    /// How much that takes.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cost: u64,
+}
+
+/// A lease that is held.
+#[derive(Debug, Args)]
+pub(crate) struct HeldArgs {
+    /// Who holds it.
+    subject: String,
+    /// Its id.
+    lease: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// `plan=free`, `age=42`, `tags=["a"]`.
+fn attribute(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("must be name=value")?;
+    Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()))))
+}
+
+pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     let (client, out) = (args.client.client()?, args.client.output());
-    let Verb::Check { subject, action, cost, write } = &args.verb;
-    let mut limit = client.limit();
-    if let Some(key) = &write.idempotency_key {
-        limit = limit.idempotency_key(key);
-    }
-    let checked = limit.check(&CheckRequest::new(subject, action).cost(*cost)).await?;
-    out.answer(&checked, |checked| tell(checked, *cost, SystemTime::now()))?;
-    Ok(if checked.allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The answer in a sentence, then the rules behind it.
-fn tell(checked: &Checked, cost: u64, now: SystemTime) -> String {
-    let mut text = match (checked.allowed, checked.never, checked.retry_at) {
-        (true, _, _) if checked.rules.is_empty() => verdict(true, "allowed: no rule limits this"),
-        (true, _, _) => verdict(true, "allowed"),
-        (false, true, _) => verdict(false, &format!("refused by {}: a cost of {cost} never fits", bound_by(checked))),
-        (false, false, Some(at)) => verdict(false, &format!("refused by {} until {at}{}", bound_by(checked), distance(at, now))),
-        (false, false, None) => verdict(false, &format!("refused by {}", bound_by(checked))),
+    let limit = |write: &WriteArgs| write.on(client.limit());
+    let is_yes = match &args.verb {
+        Verb::Check { ask, cost: CostArgs { cost }, peek, force, explain } => {
+            let mut request = CheckRequest::new(&ask.subject, &ask.action).cost(*cost).attributes(ask.attributes());
+            (request.peek, request.force, request.explain) = (*peek, *force, *explain);
+            let checked = limit(&ask.write).check(&request).await?;
+            out.answer(&checked, |checked| tell::checked(checked, *cost, *peek))?;
+            checked.allowed
+        }
+        Verb::Refund { ask, cost: CostArgs { cost } } => {
+            let request = RefundRequest::new(&ask.subject, &ask.action).cost(*cost).attributes(ask.attributes());
+            let refunded = limit(&ask.write).refund(&request).await?;
+            out.answer(&refunded, |refunded| tell::refunded(refunded, *cost))?;
+            true
+        }
+        Verb::Reset(ask) => {
+            let request = ResetRequest::new(&ask.subject, &ask.action).attributes(ask.attributes());
+            let forgotten = limit(&ask.write).reset(&request).await?;
+            out.answer(&forgotten, |forgotten| tell::forgotten(forgotten, &ask.subject))?;
+            true
+        }
+        Verb::Acquire { ask, lease, ttl } => {
+            let mut request = AcquireRequest::new(&ask.subject, &ask.action).attributes(ask.attributes());
+            (request.lease, request.ttl) = (lease.clone(), *ttl);
+            let leased = limit(&ask.write).acquire(&request).await?;
+            out.answer(&leased, |leased| tell::leased(leased, Lease::Acquired, SystemTime::now()))?;
+            leased.allowed
+        }
+        Verb::Renew { held, ttl } => {
+            let leased = limit(&held.write).renew(&held.subject, &held.lease, *ttl).await?;
+            out.answer(&leased, |leased| tell::leased(leased, Lease::Renewed, SystemTime::now()))?;
+            leased.allowed
+        }
+        Verb::Release(held) => {
+            let leased = limit(&held.write).release(&held.subject, &held.lease).await?;
+            out.answer(&leased, |leased| tell::leased(leased, Lease::Released, SystemTime::now()))?;
+            leased.allowed
+        }
+        Verb::Refused { limit } => {
+            out.page(&Page::whole(client.limit().refused(*limit).await?), refused)?;
+            true
+        }
+        Verb::Batch(args) => return batch::run(args, &client, out).await,
     };
-    if checked.replayed {
-        text += "\nThis is the answer given earlier for the same idempotency key.";
-    }
-    if checked.degraded {
-        text += "\nThe answer is degraded: not all rules could be read.";
-    }
-    if !checked.rules.is_empty() {
-        text += "\n\n";
-        text += &rows(checked);
-    }
-    text
+    Ok(if is_yes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn bound_by(checked: &Checked) -> &str {
-    checked.bound_by.as_deref().unwrap_or("a rule")
-}
-
-/// How far away a time is by this machine's clock; nothing if that clock has passed it already.
-fn distance(at: Time, now: SystemTime) -> String {
-    let Ok(wait) = at.to_system_time().duration_since(now) else { return String::new() };
-    let wait = humantime::format_duration(Duration::from_secs(wait.as_secs().max(1))).to_string();
-    // Two units are exact enough for a person.
-    format!(" (in about {})", wait.split(' ').take(2).collect::<Vec<_>>().join(" "))
-}
-
-fn rows(checked: &Checked) -> String {
-    table(
-        ["RULE", "ID", "LIMIT", "BURST", "REMAINING", "RESET AT", "RETRY AT"],
-        checked.rules.iter().map(|rule| {
-            [
-                rule.name.clone(),
-                rule.id.clone(),
-                rule.limit.to_string(),
-                rule.burst.to_string(),
-                rule.remaining.to_string(),
-                rule.reset_at.to_string(),
-                or_dash(rule.retry_at),
-            ]
-        }),
-    )
+fn refused(subjects: &[RefusedSubject]) -> String {
+    table(["SUBJECT", "REFUSED"], subjects.iter().map(|subject| [subject.subject.clone(), subject.refused.to_string()]))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn checked(text: &str) -> Checked {
-        serde_json::from_str(text).unwrap()
-    }
-
     #[test]
-    fn a_refusal_says_by_whom_and_until_when() {
-        let refused = checked(r#"{"allowed":false,"rules":[],"bound_by":"burst","retry_at":"2026-02-03T04:05:16.000Z","durability":null}"#);
-        let retry_at = refused.retry_at.unwrap().to_system_time();
-        for (ago_s, told) in [(10, " (in about 10s)"), (0, " (in about 1s)"), (90_061, " (in about 1day 1h)")] {
-            let text = tell(&refused, 1, retry_at - Duration::from_secs(ago_s));
-            assert_eq!(text, format!("refused by burst until 2026-02-03T04:05:16.000Z{told}"));
+    fn an_attribute_is_json_or_else_text() {
+        for (text, name, value) in [
+            ("plan=free", "plan", json!("free")),
+            ("age=42", "age", json!(42)),
+            ("vip=true", "vip", json!(true)),
+            ("id=\"42\"", "id", json!("42")),
+            ("tags=[\"a\",\"b\"]", "tags", json!(["a", "b"])),
+            ("sum=1=1", "sum", json!("1=1")),
+            ("empty=", "empty", json!("")),
+        ] {
+            assert_eq!(attribute(text), Ok((name.to_owned(), value)), "{text}");
         }
-        assert_eq!(tell(&refused, 1, retry_at + Duration::from_secs(1)), "refused by burst until 2026-02-03T04:05:16.000Z");
-        let never = checked(r#"{"allowed":false,"never":true,"rules":[],"bound_by":"burst"}"#);
-        assert_eq!(tell(&never, 9, retry_at), "refused by burst: a cost of 9 never fits");
+        assert!(attribute("plan").is_err() && attribute("=free").is_err());
     }
 }

@@ -10,6 +10,7 @@ mod config;
 mod dev;
 mod doctor;
 mod error;
+mod input;
 mod keys;
 mod limit;
 mod noun;

@@ -20,6 +20,10 @@ impl Output {
         Output { json }
     }
 
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
     /// Prints `value` as JSON for programs, else as what `people` makes of it.
     pub(crate) fn answer<T: Serialize>(self, value: &T, people: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         let text = if self.json { serde_json::to_string_pretty(value)? } else { people(value) };

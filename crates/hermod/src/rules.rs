@@ -1,30 +1,35 @@
 //! `hermod rules`: limits on actions.
 
+mod apply;
+mod args;
+mod diff;
+mod export;
+mod fault;
+mod file;
+mod form;
+
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
-use hermod_client::{Algorithm, Page, Rule, RuleDraft, Rules};
+use clap::Subcommand;
+use hermod_client::Rule;
 
-use crate::cli::{ClientArgs, PageArgs, WriteArgs};
-use crate::output::{Output, or_dash, table};
+use crate::noun::{NounArgs, PageArgs, TargetArgs, WriteArgs};
+use crate::output::{or_dash, table};
+use apply::ApplyArgs;
+use args::RuleArgs;
+use export::ExportArgs;
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Rules of different names all apply; among rules of one name a subject's own wins.
+pub(crate) const HELP: &str = "\
+Rules of different names all apply; among rules of one name the most specific one does.
 
 Examples:
   hermod rules create --name burst --action tasks/create --limit 3 --per 10s
-  hermod rules put vip-daily --name daily --action tasks/create --subject vip --limit 1000 --per day
-  hermod rules list --json")]
-pub(crate) struct RulesArgs {
-    #[command(flatten)]
-    pub(crate) client: ClientArgs,
-    #[command(subcommand)]
-    verb: Verb,
-}
+  hermod rules put vip-daily --name daily --action 'tasks/*' --subject vip --limit 1000 --per day@Europe/Berlin
+  hermod rules export -o rules.yaml
+  hermod rules apply -f rules.yaml --dry-run";
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     /// List the rules.
     List(PageArgs),
     /// Show one rule.
@@ -44,101 +49,48 @@ enum Verb {
     },
     /// Make a rule with this id, or replace the one that has it; what is used stays used.
     Put {
-        /// The rule's id.
-        id: String,
+        #[command(flatten)]
+        target: TargetArgs,
         #[command(flatten)]
         rule: RuleArgs,
-        #[command(flatten)]
-        write: WriteArgs,
     },
     /// Remove a rule.
-    Delete {
-        /// The rule's id.
-        id: String,
-        #[command(flatten)]
-        write: WriteArgs,
-    },
+    Delete(TargetArgs),
+    /// Print all rules as YAML, for `apply`.
+    Export(ExportArgs),
+    /// Make the server's rules those of a YAML file.
+    #[command(after_help = apply::HELP)]
+    Apply(ApplyArgs),
 }
 
-#[derive(Debug, Args)]
-struct RuleArgs {
-    /// The action it limits: tasks/create.
-    #[arg(long)]
-    action: String,
-    /// How many tokens per period.
-    #[arg(long, value_name = "N")]
-    limit: u64,
-    /// The period: 30s, 5m, or second, minute, hour, day.
-    #[arg(long, value_name = "DURATION")]
-    per: String,
-    /// The policy it belongs to.
-    #[arg(long, default_value = "default")]
-    name: String,
-    /// Whom it is for; everyone if absent.
-    #[arg(long)]
-    subject: Option<String>,
-    /// The most that can be taken at once; the limit if absent.
-    #[arg(long, value_name = "N")]
-    burst: Option<u64>,
-    /// How it is counted; token_bucket if absent.
-    #[arg(long)]
-    algorithm: Option<String>,
-    /// Answer only when the charge is on disk.
-    #[arg(long)]
-    durable: bool,
-}
-
-impl RuleArgs {
-    fn draft(&self) -> RuleDraft {
-        let mut draft = RuleDraft::new(&self.action, self.limit, &self.per).name(&self.name).durable(self.durable);
-        draft.subject = self.subject.clone();
-        draft.burst = self.burst;
-        // The server knows its algorithms, and names them if this is none.
-        draft.algorithm = self.algorithm.clone().map_or_else(Algorithm::default, Algorithm::from);
-        draft
-    }
-}
-
-pub(crate) async fn run(args: &RulesArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     let (client, out) = (args.client.client()?, args.client.output());
-    let rules = |write: &WriteArgs| with_key(client.rules(), write);
     match &args.verb {
-        Verb::List(page) => {
-            let page = match page.request() {
-                Some(request) => client.rules().list(&request).await?,
-                None => Page::whole(client.rules().list_all().await?),
-            };
-            out.page(&page, rows)?;
-        }
-        Verb::Get { id } => show(out, &client.rules().get(id).await?)?,
+        Verb::List(page) => page.list(client.rules(), out, rows).await?,
+        Verb::Get { id } => out.one(&client.rules().get(id).await?, rows)?,
         Verb::Create { id, rule, write } => {
             let mut draft = rule.draft();
             draft.id = id.clone();
-            show(out, &rules(write).create(&draft).await?)?;
+            out.one(&write.on(client.rules()).create(&draft).await?, rows)?;
         }
-        Verb::Put { id, rule, write } => show(out, &rules(write).put(id, &rule.draft()).await?)?,
-        Verb::Delete { id, write } => {
-            rules(write).delete(id).await?;
+        Verb::Put { target, rule } => {
+            let rule = target.write.on(client.rules()).put(&target.id, &rule.draft()).await?;
+            out.one(&rule, rows)?;
+        }
+        Verb::Delete(TargetArgs { id, write }) => {
+            write.on(client.rules()).delete(id).await?;
             out.remark(&format!("Rule {id} is removed."))?;
         }
+        Verb::Export(args) => export::run(args, &client, out).await?,
+        Verb::Apply(apply) => return apply::run(apply, &client, &args.client).await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn with_key<'a>(rules: Rules<'a>, write: &WriteArgs) -> Rules<'a> {
-    match &write.idempotency_key {
-        Some(key) => rules.idempotency_key(key),
-        None => rules,
-    }
-}
-
-fn show(out: Output, rule: &Rule) -> anyhow::Result<()> {
-    out.answer(rule, |rule| rows(std::slice::from_ref(rule)))
-}
-
+/// A table whose last column names only what differs from the default, as few rules need more than a limit.
 fn rows(rules: &[Rule]) -> String {
     table(
-        ["ID", "NAME", "ACTION", "SUBJECT", "LIMIT", "PER", "BURST", "DURABLE"],
+        ["ID", "NAME", "ACTION", "SUBJECT", "LIMIT", "PER", "OPTIONS"],
         rules.iter().map(|rule| {
             [
                 rule.id.clone(),
@@ -147,9 +99,36 @@ fn rows(rules: &[Rule]) -> String {
                 or_dash(rule.subject.as_ref()),
                 rule.limit.to_string(),
                 rule.per.clone(),
-                or_dash(rule.burst),
-                if rule.durable { "yes".to_owned() } else { "no".to_owned() },
+                or_dash(Some(options(rule)).filter(|options| !options.is_empty())),
             ]
         }),
     )
+}
+
+/// The fields without a column of their own that are not at their default.
+fn options(rule: &Rule) -> String {
+    let own = ["id", "name", "action", "subject", "limit", "per"];
+    let fields = form::fields(rule).into_iter().filter(|field| !field.is_default && !own.contains(&field.name));
+    let options: Vec<String> = fields.map(|field| format!("{}={}", field.name, form::text(&field.value))).collect();
+    options.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_shows_what_is_not_the_default() {
+        let rule = |text: &str| serde_json::from_str::<Rule>(text).unwrap();
+        let plain = rule(r#"{"id":"a","name":"default","action":"x","limit":3,"per":"10s"}"#);
+        let other = rule(
+            r#"{"id":"b","name":"daily","action":"x","limit":3,"per":"10s","algorithm":"token_bucket","burst":3,
+                "scope":"global","mode":"shadow","durable":true,"on_store_error":"closed"}"#,
+        );
+        let text = rows(&[plain, other]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "ID  NAME     ACTION  SUBJECT  LIMIT  PER  OPTIONS");
+        assert_eq!(lines[1], "a   default  x       -        3      10s  -");
+        assert_eq!(lines[2], "b   daily    x       -        3      10s  algorithm=token_bucket scope=global mode=shadow durable=true");
+    }
 }

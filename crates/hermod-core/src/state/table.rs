@@ -11,6 +11,7 @@ use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunks::Chunks;
+use super::key::Key;
 use crate::int::Micros;
 use crate::record::{self, Damaged, Family, Record};
 
@@ -27,11 +28,11 @@ pub trait Value: Sized {
 }
 
 /// What the index, the spare room of the list and the allocator take for a record beyond its own size, measured.
-const SLOT_OVERHEAD: usize = 36;
+const SLOT_OVERHEAD: usize = 16;
 
 #[derive(Debug)]
 struct Slot<V> {
-    key: Box<[u8]>,
+    key: Key,
     value: V,
     until: Micros,
     is_dirty: bool,
@@ -102,7 +103,7 @@ impl<V: Value> Table<V> {
     /// Where the record of this key is, or would be.
     pub fn find(&self, key: &[u8]) -> Found {
         let hash = xxh3_64(key);
-        let is_it = |position: &u32| self.slot(*position).is_some_and(|slot| *slot.key == *key);
+        let is_it = |position: &u32| self.slot(*position).is_some_and(|slot| slot.key.as_bytes() == key);
         Found { hash, position: self.index.find(hash, is_it).copied() }
     }
 
@@ -166,14 +167,14 @@ impl<V: Value> Table<V> {
         }
         self.bytes += added + Self::slot_bytes(key);
         let position = u32::try_from(self.slots.len()).expect("a partition holds fewer than 2^32 records");
-        self.slots.push(Slot { key: key.into(), value, until, is_dirty: false });
+        self.slots.push(Slot { key: Key::new(key), value, until, is_dirty: false });
         let slots = &self.slots;
-        self.index.insert_unique(found.hash, position, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(&slot.key)));
+        self.index.insert_unique(found.hash, position, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(slot.key.as_bytes())));
         position
     }
 
     fn slot_bytes(key: &[u8]) -> usize {
-        key.len() + mem::size_of::<Slot<V>>() + SLOT_OVERHEAD
+        Key::heap_bytes(key.len()) + mem::size_of::<Slot<V>>() + SLOT_OVERHEAD
     }
 
     /// Takes in a record of the journal.
@@ -209,7 +210,7 @@ impl<V: Value> Table<V> {
             let Some(position) = self.dirty.pop() else { break };
             let Some(slot) = self.slots.get_mut(at(position)) else { continue };
             if mem::take(&mut slot.is_dirty) {
-                record::write(out, self.family, self.partition, &slot.key, Some(&|out| write_slot(out, &slot.value, slot.until)));
+                record::write(out, self.family, self.partition, slot.key.as_bytes(), Some(&|out| write_slot(out, &slot.value, slot.until)));
                 written += 1;
             }
         }
@@ -225,7 +226,7 @@ impl<V: Value> Table<V> {
             }
             let Some(slot) = self.slots.get(self.sweep_at) else { break };
             if slot.until < before {
-                record::write(out, self.family, self.partition, &slot.key, None);
+                record::write(out, self.family, self.partition, slot.key.as_bytes(), None);
                 self.remove(u32::try_from(self.sweep_at).unwrap_or(u32::MAX));
                 dropped += 1;
             } else {
@@ -237,8 +238,8 @@ impl<V: Value> Table<V> {
 
     fn remove(&mut self, position: u32) {
         let Some(slot) = self.slots.get(at(position)) else { return };
-        self.bytes -= slot.value.heap_bytes() + Self::slot_bytes(&slot.key);
-        let hash = xxh3_64(&slot.key);
+        self.bytes -= slot.value.heap_bytes() + Self::slot_bytes(slot.key.as_bytes());
+        let hash = xxh3_64(slot.key.as_bytes());
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == position) {
             entry.remove();
         }
@@ -246,7 +247,7 @@ impl<V: Value> Table<V> {
         // The last record has moved here, unless it was the last itself.
         let Some(moved) = self.slots.get(at(position)) else { return };
         let was_at = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        if let Some(place) = self.index.find_mut(xxh3_64(&moved.key), |other| *other == was_at) {
+        if let Some(place) = self.index.find_mut(xxh3_64(moved.key.as_bytes()), |other| *other == was_at) {
             *place = position;
         }
         if moved.is_dirty {
@@ -255,7 +256,7 @@ impl<V: Value> Table<V> {
         // Room that a wave of records took is given back when most of them are gone.
         if self.slots.len() < self.index.capacity() / 4 {
             let slots = &self.slots;
-            self.index.shrink_to(slots.len() * 2, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(&slot.key)));
+            self.index.shrink_to(slots.len() * 2, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(slot.key.as_bytes())));
         }
     }
 
@@ -263,7 +264,7 @@ impl<V: Value> Table<V> {
     /// from the hash tag and the last two parts of its key.
     pub fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>, spell: impl Fn(&str, &str, &str) -> String) {
         for slot in self.slots.iter() {
-            let key = String::from_utf8_lossy(&slot.key);
+            let key = String::from_utf8_lossy(slot.key.as_bytes());
             let mut parts = key.splitn(3, '\0');
             let mut part = || parts.next().unwrap_or("");
             let tag = format!("{}/{}", part(), self.partition);

@@ -12,8 +12,9 @@ use parking_lot::{Condvar, Mutex};
 use super::Inner;
 use super::journal::Folder;
 
-/// Deferred changes are flushed this often: with the committer's own wait well below a second.
-const FLUSH_EVERY: Duration = Duration::from_millis(250);
+/// Deferred changes are flushed this often: with the committer's own wait below a second. What changes
+/// more often is written once.
+const FLUSH_EVERY: Duration = Duration::from_millis(600);
 /// So many changes of a partition are flushed while its lock is held.
 const FLUSH_STEP: usize = 256;
 /// So many records of a partition are looked at while its lock is held.

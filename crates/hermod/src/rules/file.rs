@@ -1,0 +1,229 @@
+//! Reads a file of rules: YAML, a list under `rules:`.
+//!
+//! It is read as a tree whose nodes know their place, not by serde, so that all faults are told at
+//! once, each with its line and column. Every rule is then checked by the server's own code, which
+//! gives it the form in which a server shows it: `per: day` and `per: 24h` are the same rule.
+
+use std::collections::BTreeMap;
+
+use hermod_client::{OnStoreError, Rule};
+use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use serde_json::{Map, Value};
+
+use super::fault::{Fault, Place};
+use crate::server::app::RuleDraft;
+use crate::settings::nearest;
+
+/// A rule of the file.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// As the server would show it.
+    pub(super) rule: Rule,
+    at: Place,
+    fields: BTreeMap<&'static str, Place>,
+}
+
+impl Written {
+    /// Where a field is written; where the rule begins if it is not.
+    pub(super) fn place_of(&self, field: &str) -> Place {
+        self.fields.get(field).copied().unwrap_or(self.at)
+    }
+}
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Count,
+    Switch,
+}
+
+/// Every name that may be written, the field it means, and what that holds. The same as in the API.
+const FIELDS: [(&str, &str, Kind); 18] = [
+    ("id", "id", Kind::Text),
+    ("name", "name", Kind::Text),
+    ("action", "action", Kind::Text),
+    ("subject", "subject", Kind::Text),
+    ("when", "when", Kind::Text),
+    ("limit", "limit", Kind::Count),
+    ("requests_per_unit", "limit", Kind::Count),
+    ("per", "per", Kind::Text),
+    ("unit", "per", Kind::Text),
+    ("algorithm", "algorithm", Kind::Text),
+    ("burst", "burst", Kind::Count),
+    ("queue", "queue", Kind::Count),
+    ("approximate", "approximate", Kind::Switch),
+    ("scope", "scope", Kind::Text),
+    ("mode", "mode", Kind::Text),
+    ("durable", "durable", Kind::Switch),
+    ("on_store_error", "on_store_error", Kind::Text),
+    // The server numbers them. It may stand here, so that what was read can be sent back.
+    ("version", "version", Kind::Count),
+];
+
+/// The rules of a file, or all that is wrong with it.
+pub(super) fn read(text: &str) -> Result<Vec<Written>, Vec<Fault>> {
+    let documents: Vec<MarkedYaml<'_>> =
+        MarkedYaml::load_from_str(text).map_err(|fault| vec![Fault::new(fault.marker().into(), fault.info())])?;
+    let rules = rules(&documents).map_err(|fault| vec![fault])?;
+    let (mut written, mut faults) = (Vec::<Written>::new(), Vec::new());
+    for (number, node) in (1..).zip(rules) {
+        let Some(rule) = read_rule(number, node, &mut faults) else { continue };
+        match written.iter().find(|other| other.rule.id == rule.rule.id) {
+            Some(first) => faults.push(Fault {
+                place: rule.place_of("id"),
+                rule: Some(rule.rule.id.clone()),
+                field: Some("id".to_owned()),
+                detail: format!("this id is used before, in line {}", first.place_of("id").line),
+            }),
+            None => written.push(rule),
+        }
+    }
+    if faults.is_empty() { Ok(written) } else { Err(faults) }
+}
+
+/// The list under `rules:`.
+fn rules<'a, 'b>(documents: &'a [MarkedYaml<'b>]) -> Result<&'a [MarkedYaml<'b>], Fault> {
+    let start = Place { line: 1, column: 1 };
+    let document = match documents {
+        [] => return Err(Fault::new(start, "the file is empty; it needs a list under `rules:`")),
+        [document] => document,
+        [_, second, ..] => return Err(Fault::new(place(second), "only one document is read; another begins here")),
+    };
+    let YamlData::Mapping(fields) = &document.data else {
+        return Err(Fault::new(place(document), "the file needs a list under `rules:`"));
+    };
+    if let Some((other, _)) = fields.iter().find(|(name, _)| name.data.as_str() != Some("rules")) {
+        return Err(Fault::new(place(other), format!("there is no field {} here; only `rules:` is read", shown(other))));
+    }
+    let Some(rules) = fields.values().next() else { return Err(Fault::new(place(document), "the file needs a list under `rules:`")) };
+    match &rules.data {
+        YamlData::Sequence(rules) => Ok(rules),
+        _ => Err(Fault::new(place(rules), format!("rules must be a list, not {}", shown(rules)))),
+    }
+}
+
+/// One rule; its faults join the others.
+fn read_rule(number: usize, node: &MarkedYaml<'_>, faults: &mut Vec<Fault>) -> Option<Written> {
+    let at = place(node);
+    let YamlData::Mapping(mapping) = &node.data else {
+        faults.push(Fault { rule: Some(number.to_string()), ..Fault::new(at, format!("a rule has fields; this is {}", shown(node))) });
+        return None;
+    };
+    let id = mapping.iter().find(|(name, _)| name.data.as_str() == Some("id")).and_then(|(_, id)| id.data.as_str());
+    let label = id.map_or_else(|| number.to_string(), str::to_owned);
+    let before = faults.len();
+    let mut fault = |place: Place, field: &str, detail: String| {
+        faults.push(Fault { place, rule: Some(label.clone()), field: Some(field.to_owned()), detail });
+    };
+    let (mut values, mut fields) = (Map::new(), BTreeMap::new());
+    for (name, node) in mapping {
+        let text = name.data.as_str().unwrap_or_default();
+        let Some((_, field, kind)) = FIELDS.iter().find(|(known, ..)| *known == text) else {
+            fault(place(name), text, unknown(name));
+            continue;
+        };
+        if fields.insert(*field, place(node)).is_some() {
+            fault(place(name), field, format!("{field} is there twice: {text} means the same"));
+        }
+        match value(node, *kind) {
+            Ok(value) => drop(values.insert((*field).to_owned(), value)),
+            Err(detail) => fault(place(node), field, format!("{text} {detail}")),
+        }
+    }
+    for (field, why) in [("id", ", so that it is the same rule the next time"), ("action", ""), ("limit", ""), ("per", "")] {
+        if !fields.contains_key(field) || values.get(field) == Some(&Value::Null) {
+            fault(at, field, format!("the field {field} is needed{why}"));
+        }
+    }
+    if faults.len() > before {
+        return None;
+    }
+    match check(values) {
+        Ok(rule) => Some(Written { rule, at, fields }),
+        Err((field, detail)) => {
+            let place = fields.get(field.as_str()).copied().unwrap_or(at);
+            faults.push(Fault { place, rule: Some(label), field: Some(field), detail });
+            None
+        }
+    }
+}
+
+/// A field's value, or what it must be. Null is for what could as well be absent.
+fn value(node: &MarkedYaml<'_>, kind: Kind) -> Result<Value, String> {
+    let wanted = match (&node.data, kind) {
+        (YamlData::Value(Scalar::Null), _) => return Ok(Value::Null),
+        (YamlData::Value(Scalar::String(text)), Kind::Text) => return Ok(Value::String(text.to_string())),
+        (YamlData::Value(Scalar::Boolean(switch)), Kind::Switch) => return Ok(Value::Bool(*switch)),
+        (YamlData::Value(Scalar::Integer(count)), Kind::Count) if *count >= 0 => return Ok(Value::from(*count)),
+        (YamlData::Value(_), Kind::Text) => "text; put it in quotes",
+        (_, Kind::Text) => "text",
+        (_, Kind::Count) => "a whole number of at least 0",
+        (_, Kind::Switch) => "true or false",
+    };
+    Err(match wanted.split_once("; ") {
+        Some((wanted, advice)) => format!("must be {wanted}, not {}; {advice}", shown(node)),
+        None => format!("must be {wanted}, not {}", shown(node)),
+    })
+}
+
+/// Checks a rule as the server does, and gives it as the server would.
+fn check(mut values: Map<String, Value>) -> Result<Rule, (String, String)> {
+    let mut take = |field: &str| values.remove(field).unwrap_or_default();
+    let text = |value: Value| value.as_str().map(str::to_owned);
+    let draft = RuleDraft {
+        id: text(take("id")),
+        name: text(take("name")),
+        action: text(take("action")).unwrap_or_default(),
+        subject: text(take("subject")),
+        when: text(take("when")),
+        limit: take("limit").as_u64().unwrap_or_default(),
+        per: text(take("per")).unwrap_or_default(),
+        algorithm: text(take("algorithm")),
+        burst: take("burst").as_u64(),
+        queue: take("queue").as_u64(),
+        approximate: take("approximate").as_bool().unwrap_or_default(),
+        scope: text(take("scope")),
+        mode: text(take("mode")),
+        durable: take("durable").as_bool().unwrap_or_default(),
+        on_store_error: text(take("on_store_error")),
+    };
+    let checked = draft.check().map_err(|fault| (fault.field.to_owned(), format!("{} {}", fault.field, fault.reason)))?;
+    let rule = serde_json::to_value(&checked).and_then(serde_json::from_value);
+    let mut rule: Rule = rule.map_err(|fault| ("id".to_owned(), fault.to_string()))?;
+    // What a server fills in where nothing is given.
+    rule.on_store_error = OnStoreError::from(checked.on_store_error().as_str().to_owned());
+    if matches!(rule.algorithm.as_str(), "token_bucket" | "leaky_bucket") {
+        rule.burst = rule.burst.or(Some(rule.limit));
+    }
+    Ok(rule)
+}
+
+fn unknown(name: &MarkedYaml<'_>) -> String {
+    let known: Vec<String> = FIELDS.iter().map(|(known, ..)| (*known).to_owned()).collect();
+    match name.data.as_str().and_then(|name| nearest(name, &known)) {
+        Some(meant) => format!("there is no field {}; did you mean {meant}?", shown(name)),
+        None => format!("there is no field {}", shown(name)),
+    }
+}
+
+fn place(node: &MarkedYaml<'_>) -> Place {
+    Place::from(&node.span.start)
+}
+
+/// What is written there, in a few words.
+fn shown(node: &MarkedYaml<'_>) -> String {
+    match &node.data {
+        YamlData::Value(Scalar::Null) => "nothing".to_owned(),
+        YamlData::Value(Scalar::Boolean(switch)) => switch.to_string(),
+        YamlData::Value(Scalar::Integer(number)) => number.to_string(),
+        YamlData::Value(Scalar::FloatingPoint(number)) => number.to_string(),
+        YamlData::Value(Scalar::String(text)) => format!("{:?}", text.chars().take(40).collect::<String>()),
+        YamlData::Sequence(_) => "a list".to_owned(),
+        YamlData::Mapping(_) => "a set of fields".to_owned(),
+        _ => "something else".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
