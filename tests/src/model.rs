@@ -4,7 +4,9 @@
 //! this time? When to ask again is found by trying: the first time at which it would fit. The engines
 //! compute that time in one step. Where all of them agree, the formula is likely to be right.
 
+pub mod lease;
 mod record;
+pub mod reset;
 
 use std::collections::{BTreeMap, HashMap};
 

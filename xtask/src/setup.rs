@@ -19,6 +19,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("mariadb", "mariadb-client"),
     ("curl", "curl"),
     ("openssl", "openssl"),
+    ("nginx", "nginx"),
     ("initdb", "postgresql"),
     ("postgres", "postgresql"),
     ("psql", "postgresql"),

@@ -9,8 +9,8 @@ use crate::{cargo, setup, tidy};
 /// Runs all steps in order, stops at the first that fails, and tells what each took.
 pub(crate) fn run(filter: &[&str]) -> Result<()> {
     let tests = || cargo::run(&[&["test", "--workspace"], filter].concat());
-    // The binary comes before the tests, because cargo does not build it for the tests of another package.
-    let build = || cargo::run(&["build", "--package", "hermod"]);
+    // The binaries come before the tests, because cargo does not build them for the tests of another package.
+    let build = || cargo::run(&["build", "--package", "hermod", "--package", "hermod-example-todo"]);
     let steps: [(&str, &dyn Fn() -> Result<()>); 4] = [("set-up", &setup::run), ("tidy", &tidy::run), ("build", &build), ("tests", &tests)];
 
     let mut times = Vec::new();

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware;
 use axum::routing::{delete, get, post};
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -77,6 +76,6 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
             Problem::new(Code::MethodNotAllowed, "This path does not take this method; /docs lists what it takes.")
         })
         .fallback(|| async { Problem::new(Code::NotFound, "There is nothing at this path; /docs lists what there is.") })
-        .layer(middleware::from_fn_with_state(Arc::clone(shell), gate::pass))
+        .layer(gate::GateLayer(Arc::clone(shell)))
         .with_state(Arc::clone(shell))
 }

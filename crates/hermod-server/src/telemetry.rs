@@ -5,5 +5,5 @@ mod metrics;
 mod otel;
 mod tracing_setup;
 
-pub(crate) use metrics::Metrics;
+pub(crate) use metrics::{Decision, Metrics};
 pub use tracing_setup::{Telemetry, init};

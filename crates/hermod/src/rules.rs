@@ -50,9 +50,9 @@ pub(crate) enum Verb {
     /// Make a rule with this id, or replace the one that has it; what is used stays used.
     Put {
         #[command(flatten)]
-        target: TargetArgs,
-        #[command(flatten)]
         rule: RuleArgs,
+        #[command(flatten)]
+        target: TargetArgs,
     },
     /// Remove a rule.
     Delete(TargetArgs),
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
             draft.id = id.clone();
             out.one(&write.on(client.rules()).create(&draft).await?, rows)?;
         }
-        Verb::Put { target, rule } => {
+        Verb::Put { rule, target } => {
             let rule = target.write.on(client.rules()).put(&target.id, &rule.draft()).await?;
             out.one(&rule, rows)?;
         }

@@ -155,7 +155,10 @@ pub struct Ruled {
     /// When this rule will admit the same question; absent if it did, or never will.
     #[serde(default)]
     pub retry_at: Option<Time>,
-    /// Whether it only reports: had it been enforced, it would have refused where `retry_at` is set.
+    /// Whether it refused; if it only reports, whether it would have.
+    #[serde(default)]
+    pub refused: bool,
+    /// Whether it only reports.
     #[serde(default)]
     pub shadow: bool,
 }
@@ -164,7 +167,7 @@ impl Ruled {
     /// A rule's part, for those who give an answer: nothing left of `limit`, until `reset_at`.
     pub fn new(id: impl Into<String>, name: impl Into<String>, limit: u64, reset_at: Time) -> Ruled {
         let (id, name) = (id.into(), name.into());
-        Ruled { id, name, limit, burst: limit, window_ms: 0, remaining: 0, reset_at, retry_at: None, shadow: false }
+        Ruled { id, name, limit, burst: limit, window_ms: 0, remaining: 0, reset_at, retry_at: None, refused: false, shadow: false }
     }
 }
 

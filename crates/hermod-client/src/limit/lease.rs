@@ -83,6 +83,9 @@ pub struct Leased {
     /// When one could be had, if nobody else takes it meanwhile.
     #[serde(default)]
     pub retry_at: Option<Time>,
+    /// The time of the answer, by the clock that counted.
+    #[serde(default)]
+    pub now: Option<Time>,
     /// How safe the change was when the answer was sent; absent if nothing was changed.
     #[serde(default)]
     pub durability: Option<Durability>,

@@ -27,8 +27,9 @@ pub struct RuleDraft {
     /// The period: `30s`, `5m`, or `second`, `minute`, `hour`, `day`, or a calendar window such as
     /// `day@Europe/Berlin`; for concurrency, the longest lease.
     pub per: String,
-    /// How it is counted.
-    pub algorithm: Algorithm,
+    /// How it is counted; a sliding window if absent, or a fixed one where the period is of the calendar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<Algorithm>,
     /// The most that can be taken at once from a bucket; `limit` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u64>,
@@ -63,7 +64,7 @@ impl RuleDraft {
             when: None,
             limit,
             per: per.into(),
-            algorithm: Algorithm::default(),
+            algorithm: None,
             burst: None,
             queue: None,
             approximate: false,
@@ -105,7 +106,7 @@ impl RuleDraft {
     /// Counted this way.
     #[must_use]
     pub fn algorithm(mut self, algorithm: Algorithm) -> RuleDraft {
-        self.algorithm = algorithm;
+        self.algorithm = Some(algorithm);
         self
     }
 

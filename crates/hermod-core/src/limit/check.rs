@@ -216,6 +216,12 @@ impl Explained {
         self.rules.iter().zip(&self.heads).map(|(rule, head)| (&**rule, rule.meter.explain(head, self.cost, self.now)))
     }
 
+    /// The rules that did not refuse: those that were charged, if any was.
+    pub fn admitting(&self) -> Rules {
+        let admitted = self.rules.iter().zip(&self.heads).filter(|(_, head)| !head.is_refused);
+        admitted.map(|(rule, _)| rule.clone()).collect()
+    }
+
     /// Whether the cost was taken.
     pub fn verdict(&self) -> Verdict {
         let refused = self.rules.iter().zip(&self.heads).filter(|(rule, head)| head.is_refused && rule.mode != Mode::Shadow);

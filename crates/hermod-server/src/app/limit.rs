@@ -193,11 +193,15 @@ impl App {
             Act::Refund => Act::Force,
             Act::Peek => Act::Peek,
         };
-        let first = if must_undo { self.run(caller, ask, None, undo, shared, None).await? } else { first };
-        if must_undo && let Some(refusals) = &self.refusals {
+        if !must_undo {
+            return Ok(CheckAnswer::new(first).and(second?));
+        }
+        // A rule that only reports, and was over its limit, was not charged.
+        self.run(caller, ask, None, undo, &first.checked.admitting(), None).await?;
+        if let Some(refusals) = &self.refusals {
             refusals.forget_all();
         }
-        Ok(CheckAnswer::new(first).and(second?))
+        Ok(CheckAnswer::new(self.run(caller, ask, None, Act::Peek, shared, None).await?).and(second?))
     }
 
     async fn run(
@@ -245,7 +249,7 @@ impl App {
     fn count(&self, caller: &Caller, ask: &CheckAsk, answer: &CheckAnswer) {
         self.metrics.checked(answer.is_allowed());
         for said in answer.said() {
-            self.metrics.decided(said.name, said.outcome());
+            self.metrics.decided(said.name, said.decision());
         }
         if !answer.is_allowed() {
             self.top.add(&caller.space, ask.subject.as_str());

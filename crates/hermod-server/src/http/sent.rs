@@ -195,8 +195,10 @@ fn short(name: &str) -> String {
 
 /// A JSON answer.
 pub(super) fn answer<T: Serialize>(status: axum::http::StatusCode, value: &T) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(body) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+    // Room for most answers, so that it need not grow.
+    let mut body = Vec::with_capacity(768);
+    match serde_json::to_writer(&mut body, value) {
+        Ok(()) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(fault) => {
             tracing::error!(error = %fault, "an answer could not be written as JSON");
             Problem::new(Code::Internal, "The answer could not be written.").into_response()

@@ -26,9 +26,35 @@ pub(crate) struct Metrics {
     allowed: Counter,
     refused: Counter,
     /// By policy and outcome. People make up names of policies, so there are so many at most.
-    decisions: RwLock<HashMap<(String, &'static str), Counter>>,
+    decisions: RwLock<HashMap<String, Decisions>>,
     /// By route and status. Both come from fixed sets, so the map is bounded.
     requests: RwLock<HashMap<String, ByStatus>>,
+}
+
+/// What a rule said to a check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Decision {
+    Allowed,
+    Refused,
+    /// It only reports.
+    WouldRefuse,
+}
+
+/// What the rules of one policy said.
+struct Decisions {
+    allowed: Counter,
+    refused: Counter,
+    would_refuse: Counter,
+}
+
+impl Decisions {
+    fn of(&self, outcome: Decision) -> &Counter {
+        match outcome {
+            Decision::Allowed => &self.allowed,
+            Decision::Refused => &self.refused,
+            Decision::WouldRefuse => &self.would_refuse,
+        }
+    }
 }
 
 type ByStatus = HashMap<u16, (Counter, Histogram)>;
@@ -68,20 +94,20 @@ impl Metrics {
     }
 
     /// A rule of this policy took part in a check.
-    pub(crate) fn decided(&self, policy: &str, outcome: &'static str) {
-        let is_known = |decisions: &HashMap<(String, &'static str), Counter>| decisions.len() < POLICIES_MAX;
-        // A borrowed pair cannot be looked up by; names are short.
-        let key = (policy.to_owned(), outcome);
-        if let Some(counter) = self.decisions.read().get(&key) {
-            return counter.increment(1);
+    pub(crate) fn decided(&self, policy: &str, outcome: Decision) {
+        let count = |counters: &Decisions| counters.of(outcome).increment(1);
+        if let Some(counters) = self.decisions.read().get(policy) {
+            return count(counters);
         }
         let mut decisions = self.decisions.write();
-        let key = if is_known(&decisions) { key } else { ("other".to_owned(), outcome) };
-        let register = || {
-            let labels = vec![Label::new("policy", key.0.clone()), Label::new("outcome", outcome)];
-            self.recorder.register_counter(&Key::from_parts("hermod_limit_decisions_total", labels), &METADATA)
-        };
-        decisions.entry(key.clone()).or_insert_with(register).increment(1);
+        let name = if decisions.len() < POLICIES_MAX { policy } else { "other" };
+        count(decisions.entry(name.to_owned()).or_insert_with(|| {
+            let counter = |outcome: &'static str| {
+                let labels = vec![Label::new("policy", name.to_owned()), Label::new("outcome", outcome)];
+                self.recorder.register_counter(&Key::from_parts("hermod_limit_decisions_total", labels), &METADATA)
+            };
+            Decisions { allowed: counter("allowed"), refused: counter("refused"), would_refuse: counter("would_refuse") }
+        }));
     }
 
     /// A request was answered. Paths that match no route are counted as one.

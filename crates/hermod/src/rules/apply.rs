@@ -12,8 +12,8 @@ use hermod_client::{Client, ClientError};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
-use super::diff::{Change, Plan, plan};
-use super::fault::Fault;
+use super::diff::{Change, Plan, conflicts, plan};
+use super::fault::{Fault, is_of_the_rule};
 use super::file::{Written, read};
 use super::form::draft;
 use crate::noun::ClientArgs;
@@ -60,6 +60,11 @@ pub(super) async fn run(args: &ApplyArgs, client: &Client, asked: &ClientArgs) -
         }
     };
     let there = client.rules().list_all().await?;
+    let faults = conflicts(&written, &there, args.prune);
+    if !faults.is_empty() {
+        tell_faults(&faults, &file, out.is_json());
+        return Ok(ExitCode::FAILURE);
+    }
     let plan = plan(&written, &there, args.prune);
     for change in &plan.changes {
         out.remark(&change.line())?;
@@ -117,40 +122,54 @@ enum Outcome {
     NotTried,
 }
 
+/// Makes the changes, and again those that were refused while others were still to come: one rule may
+/// take the place that another one leaves.
 async fn apply(client: &Client, plan: &Plan<'_>, json: bool) -> Vec<Outcome> {
     let is_shown = plan.changes.len() > MANY && !json && io::stderr().is_terminal();
     let bar = if is_shown { ProgressBar::new(u64::try_from(plan.changes.len()).unwrap_or(u64::MAX)) } else { ProgressBar::hidden() };
-    let mut outcomes = Vec::new();
-    let (mut is_over, mut has_failed) = (false, false);
-    for change in &plan.changes {
-        // What was to take the place of a rule may be missing: nothing is deleted after a failure.
-        if is_over || has_failed && matches!(change, Change::Delete(_)) {
-            outcomes.push(Outcome::NotTried);
-            continue;
-        }
-        let sent = match change {
-            Change::Create(written) | Change::Edit(written, _) => put(client, written).await,
-            Change::Delete(id) => client.rules().delete(id).await,
-        };
-        outcomes.push(match sent {
-            Ok(()) => Outcome::Applied,
-            // Somebody else was quicker.
-            Err(ClientError::Problem(problem)) if problem.status == 404 && matches!(change, Change::Delete(_)) => Outcome::Applied,
-            Err(fault) => {
-                has_failed = true;
-                // A fault of one rule says nothing about the next; any other would be the same again.
-                is_over = fault.problem().is_none_or(|problem| problem.field.is_none());
-                Outcome::Failed(fault)
+    let mut outcomes: Vec<Outcome> = plan.changes.iter().map(|_| Outcome::NotTried).collect();
+    loop {
+        let (mut is_moving, mut has_failed) = (false, false);
+        for (change, outcome) in plan.changes.iter().zip(&mut outcomes) {
+            // What was to take the place of a rule may be missing: nothing more is deleted after a failure.
+            if matches!(outcome, Outcome::Applied) || has_failed && matches!(change, Change::Delete(_)) {
+                continue;
             }
-        });
-        bar.inc(1);
+            match send(client, change).await {
+                Ok(()) => {
+                    (*outcome, is_moving) = (Outcome::Applied, true);
+                    bar.inc(1);
+                }
+                Err(fault) => {
+                    has_failed = true;
+                    let is_over = !is_of_the_rule(&fault);
+                    *outcome = Outcome::Failed(fault);
+                    // A fault of one rule says nothing about the next; any other would be the same again.
+                    if is_over {
+                        bar.finish_and_clear();
+                        return outcomes;
+                    }
+                }
+            }
+        }
+        if !has_failed || !is_moving {
+            bar.finish_and_clear();
+            return outcomes;
+        }
     }
-    bar.finish_and_clear();
-    outcomes
 }
 
-async fn put(client: &Client, written: &Written) -> Result<(), ClientError> {
-    client.rules().put(&written.rule.id, &draft(&written.rule)).await.map(drop)
+async fn send(client: &Client, change: &Change<'_>) -> Result<(), ClientError> {
+    match change {
+        Change::Create(Written { rule, .. }) | Change::Edit(Written { rule, .. }, _) => {
+            client.rules().put(&rule.id, &draft(rule)).await.map(drop)
+        }
+        Change::Delete(id) => match client.rules().delete(id).await {
+            // Somebody else was quicker.
+            Err(ClientError::Problem(problem)) if problem.status == 404 => Ok(()),
+            sent => sent,
+        },
+    }
 }
 
 /// A failure for people, with the rule's place in the file if the rule is to blame.

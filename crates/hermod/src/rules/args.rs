@@ -3,8 +3,6 @@
 use clap::Args;
 use hermod_client::{Algorithm, OnStoreError, RuleDraft, RuleMode, RuleScope};
 
-use super::form::usual_algorithm;
-
 /// A flag per field. Words are plain text here: the server knows its own, and names them if one is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct RuleArgs {
@@ -60,7 +58,7 @@ impl RuleArgs {
         let mut draft = RuleDraft::new(&self.action, self.limit, &self.per).name(&self.name);
         draft.subject = self.subject.clone();
         draft.when = self.when.clone();
-        draft.algorithm = self.algorithm.clone().map_or_else(|| usual_algorithm(&self.per), Algorithm::from);
+        draft.algorithm = self.algorithm.clone().map(Algorithm::from);
         draft.burst = self.burst;
         draft.queue = self.queue;
         draft.approximate = self.approximate;

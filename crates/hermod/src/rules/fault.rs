@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::file::Written;
 
 /// A place in the file, as editors count: both from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Place {
     pub(super) line: usize,
     pub(super) column: usize,
@@ -40,10 +40,8 @@ impl Fault {
 
     /// What the server has against a rule; none if the rule is not to blame.
     pub(super) fn refused(written: &Written, fault: &ClientError) -> Option<Fault> {
-        let problem = fault.problem()?;
-        let field = problem.field.clone()?;
-        let place = written.place_of(&field);
-        Some(Fault { place, rule: Some(written.rule.id.clone()), field: Some(field), detail: problem.to_string() })
+        let problem = fault.problem().filter(|_| is_of_the_rule(fault))?;
+        Some(written.fault(problem.field.as_deref().unwrap_or("id"), problem.to_string()))
     }
 
     /// The fault in a line that editors can jump from.
@@ -52,4 +50,9 @@ impl Fault {
         let rule = self.rule.as_ref().map(|rule| format!("rule {rule}: ")).unwrap_or_default();
         format!("{file}:{line}:{column}: {rule}{}", self.detail)
     }
+}
+
+/// Whether the rule is to blame: another rule, or this one changed, may well be taken.
+pub(super) fn is_of_the_rule(fault: &ClientError) -> bool {
+    fault.problem().is_some_and(|problem| matches!(problem.status, 400 | 409 | 413 | 422) && !problem.is_retryable())
 }

@@ -11,6 +11,7 @@ use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 use serde_json::{Map, Value};
 
 use super::fault::{Fault, Place};
+use super::form::covers;
 use crate::server::app::RuleDraft;
 use crate::settings::nearest;
 
@@ -27,6 +28,11 @@ impl Written {
     /// Where a field is written; where the rule begins if it is not.
     pub(super) fn place_of(&self, field: &str) -> Place {
         self.fields.get(field).copied().unwrap_or(self.at)
+    }
+
+    /// A fault in this rule.
+    pub(super) fn fault(&self, field: &str, detail: String) -> Fault {
+        Fault { place: self.place_of(field), rule: Some(self.rule.id.clone()), field: Some(field.to_owned()), detail }
     }
 }
 
@@ -66,20 +72,25 @@ pub(super) fn read(text: &str) -> Result<Vec<Written>, Vec<Fault>> {
     let documents: Vec<MarkedYaml<'_>> =
         MarkedYaml::load_from_str(text).map_err(|fault| vec![Fault::new(fault.marker().into(), fault.info())])?;
     let rules = rules(&documents).map_err(|fault| vec![fault])?;
-    let (mut written, mut faults) = (Vec::<Written>::new(), Vec::new());
-    for (number, node) in (1..).zip(rules) {
-        let Some(rule) = read_rule(number, node, &mut faults) else { continue };
-        match written.iter().find(|other| other.rule.id == rule.rule.id) {
-            Some(first) => faults.push(Fault {
-                place: rule.place_of("id"),
-                rule: Some(rule.rule.id.clone()),
-                field: Some("id".to_owned()),
-                detail: format!("this id is used before, in line {}", first.place_of("id").line),
-            }),
-            None => written.push(rule),
+    let mut faults = Vec::new();
+    let written: Vec<Written> = (1..).zip(rules).filter_map(|(number, node)| read_rule(number, node, &mut faults)).collect();
+    faults.extend(repeated(&written));
+    faults.sort_by_key(|fault| fault.place);
+    if faults.is_empty() { Ok(written) } else { Err(faults) }
+}
+
+/// Rules that stand in each other's way.
+fn repeated(written: &[Written]) -> Vec<Fault> {
+    let (mut ids, mut covered, mut faults) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for rule in written {
+        if let Some(first) = ids.insert(&rule.rule.id, rule) {
+            faults.push(rule.fault("id", format!("this id is used before, in line {}", first.place_of("id").line)));
+        } else if let Some(first) = covered.insert(covers(&rule.rule), rule) {
+            let (id, line) = (&first.rule.id, first.at.line);
+            faults.push(rule.fault("id", format!("rule {id} in line {line} has the same name, action, subject and when")));
         }
     }
-    if faults.is_empty() { Ok(written) } else { Err(faults) }
+    faults
 }
 
 /// The list under `rules:`.
@@ -120,7 +131,12 @@ fn read_rule(number: usize, node: &MarkedYaml<'_>, faults: &mut Vec<Fault>) -> O
     for (name, node) in mapping {
         let text = name.data.as_str().unwrap_or_default();
         let Some((_, field, kind)) = FIELDS.iter().find(|(known, ..)| *known == text) else {
-            fault(place(name), text, unknown(name));
+            let meant = nearest(text, &FIELDS.map(|(known, ..)| known.to_owned()));
+            fault(place(name), text, unknown(name, meant.as_deref()));
+            // One fault is enough: the field that was meant is not missing, too.
+            if let Some((_, field, _)) = FIELDS.iter().find(|(known, ..)| Some(*known) == meant.as_deref()) {
+                fields.entry(*field).or_insert(place(node));
+            }
             continue;
         };
         if fields.insert(*field, place(node)).is_some() {
@@ -151,20 +167,18 @@ fn read_rule(number: usize, node: &MarkedYaml<'_>, faults: &mut Vec<Fault>) -> O
 
 /// A field's value, or what it must be. Null is for what could as well be absent.
 fn value(node: &MarkedYaml<'_>, kind: Kind) -> Result<Value, String> {
-    let wanted = match (&node.data, kind) {
+    let (wanted, advice) = match (&node.data, kind) {
         (YamlData::Value(Scalar::Null), _) => return Ok(Value::Null),
         (YamlData::Value(Scalar::String(text)), Kind::Text) => return Ok(Value::String(text.to_string())),
         (YamlData::Value(Scalar::Boolean(switch)), Kind::Switch) => return Ok(Value::Bool(*switch)),
         (YamlData::Value(Scalar::Integer(count)), Kind::Count) if *count >= 0 => return Ok(Value::from(*count)),
-        (YamlData::Value(_), Kind::Text) => "text; put it in quotes",
-        (_, Kind::Text) => "text",
-        (_, Kind::Count) => "a whole number of at least 0",
-        (_, Kind::Switch) => "true or false",
+        (YamlData::Value(_), Kind::Text) => ("text", "; put it in quotes"),
+        (_, Kind::Text) => ("text", ""),
+        (YamlData::Value(Scalar::String(text)), Kind::Count) if text.parse::<u64>().is_ok() => ("a whole number", "; leave out the quotes"),
+        (_, Kind::Count) => ("a whole number of at least 0", ""),
+        (_, Kind::Switch) => ("true or false", ""),
     };
-    Err(match wanted.split_once("; ") {
-        Some((wanted, advice)) => format!("must be {wanted}, not {}; {advice}", shown(node)),
-        None => format!("must be {wanted}, not {}", shown(node)),
-    })
+    Err(format!("must be {wanted}, not {}{advice}", shown(node)))
 }
 
 /// Checks a rule as the server does, and gives it as the server would.
@@ -199,12 +213,9 @@ fn check(mut values: Map<String, Value>) -> Result<Rule, (String, String)> {
     Ok(rule)
 }
 
-fn unknown(name: &MarkedYaml<'_>) -> String {
-    let known: Vec<String> = FIELDS.iter().map(|(known, ..)| (*known).to_owned()).collect();
-    match name.data.as_str().and_then(|name| nearest(name, &known)) {
-        Some(meant) => format!("there is no field {}; did you mean {meant}?", shown(name)),
-        None => format!("there is no field {}", shown(name)),
-    }
+fn unknown(name: &MarkedYaml<'_>, meant: Option<&str>) -> String {
+    let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    format!("there is no field {}{meant}", shown(name))
 }
 
 fn place(node: &MarkedYaml<'_>) -> Place {

@@ -39,6 +39,11 @@ pub(super) fn fields(rule: &Rule) -> [Field; 15] {
     ]
 }
 
+/// What a rule covers. No two rules of a space cover the same.
+pub(super) fn covers(rule: &Rule) -> (&str, &str, Option<&str>, Option<&str>) {
+    (&rule.name, &rule.action, rule.subject.as_deref(), rule.when.as_deref())
+}
+
 /// How a rule of this period is counted if it does not say.
 pub(super) fn usual_algorithm(per: &str) -> Algorithm {
     // A window of the calendar cannot slide.
@@ -56,7 +61,7 @@ pub(super) fn draft(rule: &Rule) -> RuleDraft {
     let mut draft = RuleDraft::new(&rule.action, rule.limit, &rule.per).id(&rule.id).name(&rule.name);
     draft.subject = rule.subject.clone();
     draft.when = rule.when.clone();
-    draft.algorithm = rule.algorithm.clone();
+    draft.algorithm = Some(rule.algorithm.clone());
     draft.burst = rule.burst.filter(|burst| *burst != rule.limit);
     draft.queue = rule.queue;
     draft.approximate = rule.approximate;

@@ -6,6 +6,7 @@ use hermod_engine::Durability;
 use smallvec::{SmallVec, smallvec};
 
 use super::Ran;
+use crate::telemetry::Decision;
 
 /// Whether it may, why not, and when it may.
 #[derive(Clone, Debug)]
@@ -144,12 +145,12 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// A word for the counters.
-    pub(crate) fn outcome(&self) -> &'static str {
+    /// For the counters.
+    pub(crate) fn decision(&self) -> Decision {
         match (self.is_refused, self.is_shadow) {
-            (false, _) => "allowed",
-            (true, false) => "refused",
-            (true, true) => "would_refuse",
+            (false, _) => Decision::Allowed,
+            (true, false) => Decision::Refused,
+            (true, true) => Decision::WouldRefuse,
         }
     }
 }

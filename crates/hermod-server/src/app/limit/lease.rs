@@ -28,6 +28,8 @@ pub struct LeaseAsk {
 pub struct LeaseAnswer {
     /// Its id.
     pub lease: String,
+    /// The time of the answer.
+    pub now: Micros,
     /// Whether it is held; after a release, whether it was.
     pub is_held: bool,
     /// When it ends by itself.
@@ -45,9 +47,10 @@ pub struct LeaseAnswer {
 }
 
 impl LeaseAnswer {
-    fn new(lease: &str) -> LeaseAnswer {
+    fn new(lease: &str, now: Micros) -> LeaseAnswer {
         LeaseAnswer {
             lease: lease.to_owned(),
+            now,
             is_held: true,
             until: None,
             rules: Vec::new(),
@@ -59,6 +62,7 @@ impl LeaseAnswer {
     }
 
     fn add(&mut self, leased: &Leased, durability: Durability, is_replayed: bool) {
+        self.now = leased.now;
         self.is_held &= leased.is_held();
         self.until = match (self.until, leased.until) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -93,7 +97,7 @@ impl App {
         let matched = self.matched(caller, &facts).await;
         let of = |scope: Counter| matched.rules.iter().filter(|rule| rule.is_lease() && rule.scope == scope).cloned().collect::<Rules>();
         let (own, shared) = (of(Counter::Subject), of(Counter::Global));
-        let mut answer = LeaseAnswer::new(&lease);
+        let mut answer = LeaseAnswer::new(&lease, self.now());
         if let Some(banned) = matched.rules.iter().find(|rule| rule.mode == Mode::Block) {
             return Ok(LeaseAnswer { is_held: false, bound_by: Some(banned.name.to_string()), ..answer });
         }
@@ -113,7 +117,7 @@ impl App {
             let ran = self.leased(&second, once, &mut answer).await;
             if !shared.is_empty() && (ran.is_err() || !answer.is_held) {
                 let release = Lease::release(partitions.place(&caller.space, ""), "", shared_id);
-                self.leased(&release, None, &mut LeaseAnswer::new("")).await?;
+                self.leased(&release, None, &mut LeaseAnswer::new("", self.now())).await?;
             }
             ran?;
         }
@@ -127,7 +131,7 @@ impl App {
             return Ok(false);
         }
         let place = self.engine.partitions().place(&caller.space, home);
-        let mut kept = LeaseAnswer::new(&answer.lease);
+        let mut kept = LeaseAnswer::new(&answer.lease, self.now());
         self.leased(&Lease::release(place, home, NOBODYS.to_owned()), once, &mut kept).await?;
         if kept.is_replayed {
             *answer = kept;
@@ -146,7 +150,7 @@ impl App {
     ) -> Result<LeaseAnswer, Problem> {
         caller.need(Scope::LimitCheck)?;
         Lease::check_id(lease)?;
-        let mut answer = LeaseAnswer { is_held: false, ..LeaseAnswer::new(lease) };
+        let mut answer = LeaseAnswer { is_held: false, ..LeaseAnswer::new(lease, self.now()) };
         if self.kept_lease(caller, subject.as_str(), once, &mut answer).await? {
             return Ok(answer);
         }
@@ -157,7 +161,7 @@ impl App {
                 Some(ttl) => Lease::renew(place, home, id, ttl),
                 None => Lease::release(place, home, id),
             };
-            let mut part = LeaseAnswer::new(lease);
+            let mut part = LeaseAnswer::new(lease, self.now());
             self.leased(&op, once, &mut part).await?;
             if part.is_held {
                 let until = answer.until.map_or(part.until, |until| part.until.map(|other| other.min(until)));

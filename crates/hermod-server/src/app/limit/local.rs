@@ -39,11 +39,13 @@ impl Local {
             let checked = check.apply(state, now).map_or_else(|_| Explained::unlimited(now, ask.cost), |checked| checked.explained(rules));
             Ran { checked, durability: hermod_engine::Durability::Deferred, is_charged: false, is_replayed: false }
         };
-        let mut answer = CheckAnswer::new(run(None, Act::Check, shared));
+        let first = run(None, Act::Check, shared);
+        let mut answer = CheckAnswer::of(first.checked.clone());
         if answer.is_allowed() {
             let second = run(Some(&ask.subject), Act::Check, own);
             if second.checked.verdict() != hermod_core::limit::Verdict::Allowed {
-                answer = CheckAnswer::new(run(None, Act::Refund, shared));
+                run(None, Act::Refund, &first.checked.admitting());
+                answer = CheckAnswer::new(run(None, Act::Peek, shared));
             }
             answer = answer.and(second);
         }

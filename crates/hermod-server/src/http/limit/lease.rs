@@ -68,6 +68,8 @@ pub(crate) struct LeaseDocument<'a> {
     bound_by: Option<&'a str>,
     /// When one could be had, if nobody else takes it meanwhile.
     retry_at: Option<Time>,
+    /// The time of the answer, by the clock that counted.
+    now: Time,
     #[serde(serialize_with = "durability")]
     #[schema(value_type = Option<String>)]
     durability: Option<Durability>,
@@ -97,6 +99,7 @@ impl<'a> LeaseDocument<'a> {
             rules: answer.rules.iter().map(rule).collect(),
             bound_by: answer.bound_by.as_deref(),
             retry_at: answer.retry_at.map(Time),
+            now: Time(answer.now),
             durability: answer.durability,
             replayed: answer.is_replayed,
         }

@@ -32,6 +32,7 @@ fn every_fault_names_its_line_column_rule_and_field() {
     for (more, told) in [
         ("    limt: 4\n", r#"r.yaml:6:5: rule a: there is no field "limt"; did you mean limit?"#),
         ("    colour: red\n", r#"r.yaml:6:5: rule a: there is no field "colour""#),
+        ("    burst: \"3\"\n", r#"r.yaml:6:12: rule a: burst must be a whole number, not "3"; leave out the quotes"#),
         ("    burst: many\n", r#"r.yaml:6:12: rule a: burst must be a whole number of at least 0, not "many""#),
         ("    queue: -1\n", "r.yaml:6:12: rule a: queue must be a whole number of at least 0, not -1"),
         ("    subject: 42\n", "r.yaml:6:14: rule a: subject must be text, not 42; put it in quotes"),
@@ -49,6 +50,10 @@ fn every_fault_names_its_line_column_rule_and_field() {
             "  - {id: b, action: x, limit: 0, per: 1s}\n",
             "r.yaml:6:31: rule b: limit must be at least 1; to forbid an action, use mode: block",
         ),
+        (
+            "  - {id: b, action: x, limit: 9, per: 1s}\n",
+            "r.yaml:6:10: rule b: rule a in line 2 has the same name, action, subject and when",
+        ),
         ("  - nonsense\n", r#"r.yaml:6:5: rule 2: a rule has fields; this is "nonsense""#),
     ] {
         assert_eq!(faults(&rule(more)), [told], "{more}");
@@ -57,12 +62,13 @@ fn every_fault_names_its_line_column_rule_and_field() {
 
 #[test]
 fn all_faults_are_told_at_once() {
-    let text = "rules:\n  - id: a\n    limit: x\n    per: soon\n  - action: y\n    limit: 1\n    per: 1s\n";
+    let text = "rules:\n  - id: a\n    limit: x\n    pers: soon\n  - action: y\n    limit: 1\n    per: 1s\n";
     assert_eq!(
         faults(text),
         [
-            r#"r.yaml:3:12: rule a: limit must be a whole number of at least 0, not "x""#,
             "r.yaml:2:5: rule a: the field action is needed",
+            r#"r.yaml:3:12: rule a: limit must be a whole number of at least 0, not "x""#,
+            r#"r.yaml:4:5: rule a: there is no field "pers"; did you mean per?"#,
             "r.yaml:5:5: rule 2: the field id is needed, so that it is the same rule the next time",
         ]
     );
