@@ -117,9 +117,6 @@ impl Operation for Lease {
         let mut leased = Leased { now, until: None, rules: self.rules.clone(), taken: Vec::new() };
         if self.act != LeaseAct::Acquire {
             leased.until = self.renewed(&mut held, now);
-            if leased.until.is_none() {
-                return Ok(leased);
-            }
         } else {
             leased.taken = self.rules.iter().map(|rule| self.taken(rule, &held)).collect();
             if leased.taken.iter().any(|(_, retry_at)| retry_at.is_some()) {
@@ -137,6 +134,9 @@ impl Operation for Lease {
                 leased.until = Some(leased.until.map_or(until, |earliest| earliest.min(until)));
                 taken.0 += 1;
             }
+        }
+        if leased.until.is_none() {
+            return Ok(leased);
         }
         let until = held.0.iter().map(|grip| grip.until).max().unwrap_or(now);
         state.leases.put(&self.place, &self.home, held, until, self.is_durable());

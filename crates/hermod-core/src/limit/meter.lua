@@ -1,7 +1,8 @@
 -- limit/meter.lua, twin of limit/meter.rs and limit/meter/*.rs: what scripts about limits share
--- A record is <BI8I8I8I8 kind amount unit ts until> and, of kind SLIDING, marks <I8I8 last count>
--- (limit/tally.rs says what they mean). A rule is { kind, 1: it only shadows, five integers }
--- (Meter::given).
+-- KEYS    none of its own
+-- ARGV    none of its own: a rule is { kind, 1: it only shadows, five integers (Meter::given) }
+-- REPLY   none of its own: a record is <BI8I8I8I8 kind amount unit ts until> and, of kind SLIDING, marks
+--         <I8I8 last count>; limit/tally.rs says what they mean
 local BUCKET, WINDOW, CALENDAR, SLIDING, ESTIMATE = 1, 2, 3, 4, 5
 local CHECK, PEEK, FORCE, REFUND = 0, 1, 2, 3
 local REFUSED = 128
