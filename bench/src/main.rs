@@ -7,6 +7,7 @@ mod bare;
 mod cpu;
 mod durable;
 mod http;
+mod index;
 mod inprocess;
 mod load;
 mod ratio;
@@ -22,14 +23,16 @@ fn main() -> Result<()> {
             http::run().await?;
             redis::run().await?;
             durable::run().await?;
-            tokio::task::block_in_place(inprocess::run)
+            tokio::task::block_in_place(inprocess::run)?;
+            index::run()
         }),
+        Some("limit-index") => index::run(),
         Some("limit-inprocess") => inprocess::run(),
         Some("limit-http") => runtime.block_on(http::run()),
         Some("limit-redis") => runtime.block_on(redis::run()),
         Some("limit-durable") => runtime.block_on(durable::run()),
         // What the HTTP bench starts as its rival, in a process of its own.
         Some("bare") => runtime.block_on(bare::serve()),
-        _ => bail!("say what to measure: limit, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess"),
+        _ => bail!("say what to measure: limit, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index"),
     }
 }
