@@ -21,16 +21,8 @@ struct Shape {
 }
 
 const SHAPES: [Shape; 3] = [
-    Shape {
-        name: "exact actions",
-        rule: |n| (format!("tasks/{n}"), None),
-        call: |n| (format!("tasks/{n}"), "bot-7".to_owned()),
-    },
-    Shape {
-        name: "globs of actions",
-        rule: |n| (format!("area-{n}/*"), None),
-        call: |n| (format!("area-{n}/create"), "bot-7".to_owned()),
-    },
+    Shape { name: "exact actions", rule: |n| (format!("tasks/{n}"), None), call: |n| (format!("tasks/{n}"), "bot-7".to_owned()) },
+    Shape { name: "globs of actions", rule: |n| (format!("area-{n}/*"), None), call: |n| (format!("area-{n}/create"), "bot-7".to_owned()) },
     Shape {
         name: "globs of subjects",
         rule: |n| ("tasks/create".to_owned(), Some(format!("team-{n}:*"))),

@@ -3,6 +3,7 @@
 
 mod batch;
 mod catalog;
+mod cli;
 mod crash;
 mod differential;
 mod http;

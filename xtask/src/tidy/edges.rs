@@ -117,7 +117,6 @@ mod tests {
             ("hermod-engine", "hermod-catalog"),
             ("hermod-catalog", "rusqlite"),
             ("hermod-catalog", "hermod-engine"),
-            ("hermod-server", "hermod-client"),
             ("hermod-client", "hermod-core"),
             ("hermod", "hermod-engine"),
             ("xtask", "hermod-core"),

@@ -110,7 +110,7 @@ async fn a_rule_has_all_its_fields() {
         bodies,
         [
             r#"{"action":"a","subject":"vip:*","when":"cost > 2","limit":3,"per":"day@Europe/Berlin","algorithm":"leaky_bucket","queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local"}"#,
-            r#"{"action":"a","limit":3,"per":"30s","algorithm":"sliding_window","approximate":true,"durable":false}"#,
+            r#"{"action":"a","limit":3,"per":"30s","approximate":true,"durable":false}"#,
         ]
     );
 }

@@ -3,9 +3,10 @@
 //! An exact pattern is found by its hash. A glob is kept under what stands before its first star,
 //! and there under what stands behind its last: a text is asked for each length of beginnings that
 //! occurs, and where one is known, for each length of endings. So the work follows the lengths that
-//! occur, a few, and not the number of patterns. What is found may match; what is not, does not.
+//! occur, a few, and not the number of patterns; and of a length only those are asked for whose byte
+//! at the star's edge occurs, which mostly leaves one. What is found may match; what is not, does not.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -38,16 +39,32 @@ pub(super) struct Table<T> {
     globs: Affixes<Affixes<T>>,
 }
 
+/// A set of bytes.
+#[derive(Clone, Copy, Default)]
+struct Bytes([u64; 4]);
+
+impl Bytes {
+    fn insert(&mut self, byte: u8) {
+        if let Some(word) = self.0.get_mut(usize::from(byte >> 6)) {
+            *word |= 1 << (byte & 63);
+        }
+    }
+
+    fn contains(self, byte: u8) -> bool {
+        self.0.get(usize::from(byte >> 6)).is_some_and(|word| word & (1 << (byte & 63)) != 0)
+    }
+}
+
 /// Values by a beginning or an ending.
 struct Affixes<T> {
-    /// Those that occur, shortest first.
-    lengths: BTreeSet<usize>,
+    /// Those that occur, shortest first, each with the bytes that occur next to the star.
+    lengths: BTreeMap<usize, Bytes>,
     by_text: Map<T>,
 }
 
 impl<T> Default for Affixes<T> {
     fn default() -> Affixes<T> {
-        Affixes { lengths: BTreeSet::new(), by_text: Map::default() }
+        Affixes { lengths: BTreeMap::new(), by_text: Map::default() }
     }
 }
 
@@ -55,7 +72,8 @@ impl<T: Default> Table<T> {
     /// What is kept under `pattern`, and maybe under others like it.
     pub(super) fn entry(&mut self, pattern: &Pattern) -> &mut T {
         if pattern.is_glob() {
-            return self.globs.entry(pattern.prefix()).entry(pattern.suffix());
+            let (prefix, suffix) = (pattern.prefix(), pattern.suffix());
+            return self.globs.entry(prefix, prefix.bytes().last()).entry(suffix, suffix.bytes().next());
         }
         self.exact.entry(pattern.as_str().into()).or_default()
     }
@@ -74,16 +92,29 @@ impl<T> Table<T> {
 
     /// What is kept under globs that may match the text.
     pub(super) fn globs(&self, text: &str) -> impl Iterator<Item = &T> {
-        let ending = |length: &usize| text.len().checked_sub(*length).and_then(|at| text.get(at..));
-        let prefixes = self.globs.lengths.iter().map_while(|length| (*length <= text.len()).then(|| text.get(..*length)));
+        let bytes = text.as_bytes();
+        let occurs = |edges: &Bytes, edge: Option<&u8>| edge.is_none_or(|byte| edges.contains(*byte));
+        let prefixes = self.globs.lengths.iter().map_while(move |(length, edges)| {
+            let is_known = occurs(edges, length.checked_sub(1).and_then(|at| bytes.get(at)));
+            (*length <= text.len()).then(|| text.get(..*length).filter(|_| is_known))
+        });
         let by_suffix = prefixes.flatten().filter_map(|prefix| self.globs.by_text.get(prefix));
-        by_suffix.flat_map(move |suffixes| suffixes.lengths.iter().filter_map(ending).filter_map(|suffix| suffixes.by_text.get(suffix)))
+        by_suffix.flat_map(move |suffixes| {
+            let endings = suffixes.lengths.iter().filter_map(move |(length, edges)| {
+                let at = text.len().checked_sub(*length)?;
+                text.get(at..).filter(|_| occurs(edges, bytes.get(at).filter(|_| *length > 0)))
+            });
+            endings.filter_map(|suffix| suffixes.by_text.get(suffix))
+        })
     }
 }
 
 impl<T: Default> Affixes<T> {
-    fn entry(&mut self, text: &str) -> &mut T {
-        self.lengths.insert(text.len());
+    fn entry(&mut self, text: &str, edge: Option<u8>) -> &mut T {
+        let edges = self.lengths.entry(text.len()).or_default();
+        if let Some(byte) = edge {
+            edges.insert(byte);
+        }
         self.by_text.entry(text.into()).or_default()
     }
 }

@@ -1,0 +1,101 @@
+//! The command line as people use it: rules from a file, and what it says.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use anyhow::{Result, ensure};
+use hermod_tests::server::{Hermod, hermod_binary};
+
+const RULES: &str = "\
+rules:
+  - id: burst
+    name: burst
+    action: mail/send
+    limit: 3
+    per: 10s
+    algorithm: token_bucket
+  - id: daily
+    name: daily
+    action: mail/*
+    when: attributes.plan == 'free'
+    limit: 250
+    per: day@Europe/Berlin
+";
+
+struct Shell {
+    hermod: Hermod,
+    folder: tempfile::TempDir,
+}
+
+impl Shell {
+    fn start() -> Result<Shell> {
+        Ok(Shell { hermod: Hermod::dev(["--no-demo"])?, folder: tempfile::tempdir()? })
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(self.folder.path().join(name), text)?)
+    }
+
+    fn run(&self, line: &str) -> Result<Output> {
+        let folder: &Path = self.folder.path();
+        let mut command = Command::new(hermod_binary()?);
+        command.args(line.split_whitespace()).env("HERMOD_SERVER", self.hermod.url()?).current_dir(folder);
+        Ok(command.output()?)
+    }
+
+    /// What it prints, where it must end with this code.
+    fn says(&self, line: &str, code: i32) -> Result<String> {
+        let done = self.run(line)?;
+        let said = format!("{}{}", String::from_utf8(done.stdout)?, String::from_utf8(done.stderr)?);
+        ensure!(done.status.code() == Some(code), "{line} ended with {:?}, not {code}:\n{said}", done.status.code());
+        Ok(said)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_come_from_a_file_and_go_back_to_one() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.write("rules.yaml", RULES)?;
+    let said = shell.says("rules apply -f rules.yaml --dry-run", 0)?;
+    ensure!(said.contains("+ burst") && said.contains("+ daily") && said.contains("Nothing was changed"), "{said}");
+    ensure!(shell.says("rules export", 0)?.contains("rules: []"), "a dry run made rules");
+    let said = shell.says("rules apply -f rules.yaml", 0)?;
+    ensure!(said.contains("2 created"), "{said}");
+    ensure!(shell.says("rules apply -f rules.yaml", 0)?.contains("2 unchanged"), "a second time changes nothing");
+    shell.write("rules.yaml", &RULES.replace("limit: 3", "limit: 5"))?;
+    let said = shell.says("rules apply -f rules.yaml", 0)?;
+    ensure!(said.contains("~ burst  limit: 3 -> 5") && said.contains("1 changed, 1 unchanged"), "{said}");
+    shell.says("rules export -o copy.yaml", 0)?;
+    ensure!(shell.says("rules apply -f copy.yaml --prune --yes", 0)?.contains("2 unchanged"), "what was exported is what is there");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_with_faults_names_their_places_and_changes_nothing() -> Result<()> {
+    let shell = Shell::start()?;
+    let faulty = RULES.replace("limit: 250", "limt: 250").replace("per: 10s", "per: day@Nowhere/Else");
+    shell.write("rules.yaml", &faulty)?;
+    let said = shell.says("rules apply -f rules.yaml", 1)?;
+    ensure!(said.contains("rules.yaml:12:5: rule daily: there is no field \"limt\"") && said.contains("did you mean limit?"), "{said}");
+    ensure!(said.contains("rules.yaml:6:10: rule burst: per"), "{said}");
+    ensure!(shell.says("rules export", 0)?.contains("rules: []"), "nothing of it was applied");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_say_why_and_until_when() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.write("rules.yaml", RULES)?;
+    shell.says("rules apply -f rules.yaml", 0)?;
+    shell.says("limit check bot-7 mail/send --cost 3", 0)?;
+    let said = shell.says("limit check bot-7 mail/send", 1)?;
+    ensure!(said.starts_with("refused by burst until "), "{said}");
+    let said = shell.says("limit check bot-7 mail/send --peek --attribute plan=free --explain", 1)?;
+    ensure!(said.starts_with("would be refused by burst") && said.contains("daily"), "{said}");
+    ensure!(shell.says("limit refund bot-7 mail/send --cost 3", 0)?.starts_with("gave back 3"), "a refund says what it gave back");
+    shell.says("limit check bot-7 mail/send", 0)?;
+    ensure!(shell.says("limit check bot-7 mail/send --cost 4", 1)?.contains("never fits"), "what never fits is told so");
+    ensure!(shell.says("limit reset bot-7 mail/send", 0)?.contains("bot-7"), "a reset names whom");
+    ensure!(shell.says("limit refused", 0)?.contains("bot-7"), "who is refused most");
+    Ok(())
+}
