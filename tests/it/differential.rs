@@ -103,6 +103,9 @@ fn random_rule(draws: &mut Draws, number: u64) -> Rule {
 }
 
 fn random_cost(draws: &mut Draws, rules: &[Rule]) -> u64 {
+    if rules.is_empty() {
+        return 1 + draws.below(9);
+    }
     let burst = draws.one_of(&rules.iter().map(|r| r.burst.unwrap_or(r.limit)).collect::<Vec<_>>());
     match draws.below(6) {
         0 => burst,
@@ -167,10 +170,12 @@ async fn history(seed: u64) -> Result<u64> {
         // A backward step is bounded from the latest time, however many there are.
         now = random_time(&mut draws, now, last.as_ref()).max(latest.saturating_sub(STEP_BACK_MAX));
         latest = latest.max(now);
-        let count = usize::try_from(1 + draws.below(3))?;
+        // Sometimes no rule applies.
+        let count = if draws.chance(3) { 0 } else { usize::try_from(1 + draws.below(3))? };
         let (subject, used) = (format!("s{}", draws.below(4)), &rules[..count]);
         let cost = random_cost(&mut draws, used);
-        let act = draws.one_of(&[Act::Check, Act::Check, Act::Check, Act::Check, Act::Check, Act::Peek, Act::Force, Act::Refund]);
+        let act =
+            draws.one_of(&[Act::Check, Act::Check, Act::Check, Act::Check, Act::Check, Act::Peek, Act::Force, Act::Refund, Act::Undo]);
         let once = draws.chance(15).then(|| (format!("k{}", draws.below(5)), format!("{subject} {act:?} {cost} {count}")));
         let asked = Asked {
             subject: &subject,

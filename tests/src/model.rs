@@ -88,15 +88,20 @@ impl Model {
 
     fn decide(&mut self, asked: &Asked<'_>) -> Decided {
         let (now, cost) = (u128::from(asked.now.get()), u128::from(asked.cost));
-        let is_asking = matches!(asked.act, Act::Check | Act::Peek);
+        // Where a ban refuses what would be forced, the other rules are shown as they would answer a check.
+        let is_banned = asked.act == Act::Force && asked.rules.iter().any(|rule| rule.mode == Mode::Block);
+        let is_asking = matches!(asked.act, Act::Check | Act::Peek) || is_banned;
+        let is_giving = matches!(asked.act, Act::Refund | Act::Undo);
         let mut seen = Vec::new();
         let mut verdict = Verdict::Allowed;
         for rule in asked.rules {
             let numbers = Numbers::of(rule);
             let key = (rule.id.to_string(), asked.subject.to_owned());
             let record = self.used.get(&key).cloned();
-            let fits = !is_asking || numbers.fits(record.as_ref(), cost, now);
-            let never = is_asking && cost > numbers.most();
+            // A ban forbids whatever takes.
+            let is_banned = rule.mode == Mode::Block && !is_giving;
+            let fits = !is_banned && (!is_asking || numbers.fits(record.as_ref(), cost, now));
+            let never = is_banned || (is_asking && cost > numbers.most());
             if rule.mode != Mode::Shadow && !fits {
                 verdict = if never || verdict == Verdict::Never { Verdict::Never } else { Verdict::Denied };
             }
@@ -109,7 +114,7 @@ impl Model {
             if let Some(record) = record.as_ref().filter(|record| record.until > now) {
                 view.until = view.until.min(record.until);
             }
-            if verdict == Verdict::Allowed && fits && asked.act != Act::Peek {
+            if verdict == Verdict::Allowed && fits && asked.act != Act::Peek && rule.mode != Mode::Block {
                 view = numbers.acted(&view, asked.act, cost, now);
                 self.used.insert(key, view.clone());
             }

@@ -3,7 +3,7 @@
 -- KEYS    per operation: hm:{space/pp}:once:<key> <home>  STRING  until fingerprint reply note  if it has an
 --         idempotency key, then its own
 -- ARGV    now_us (0: the server's own TIME); all operations in one string, each
---         <BI2I4I2 keys, length of once, length of its own, which of the following it shares (0: none)>,
+--         <BI4I4I2 keys, length of once, length of its own, which of the following it shares (0: none)>,
 --         once: fingerprint[16] <I8 keep_us> note, its own; then what operations share, each once
 -- REPLY   per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
 --       | 'C': the key was another request's | 'T' <I8 now>: what was given is about another time | its own
@@ -41,19 +41,25 @@ local function once(key, at, size)
   end
 end
 
+-- What operations share; nothing at all for 0.
+local function shared_by(shared)
+  if shared == 0 then return '' end
+  return ARGV[shared + 2]
+end
+
 -- Runs operate(first_key, at, shared, keep) for every operation of the call; its own argument begins at
--- `at`, what it shares with others is ARGV[shared].
+-- `at`; `shared` says what it shares with others, 0 if nothing.
 local function drive(operate)
   local replies, key, at, n, size = {}, 1, 1, 0, #given
   while at <= size do
     local keys, once_size, own_size, shared
-    keys, once_size, own_size, shared, at = unpack_ints('<BI2I4I2', given, at)
+    keys, once_size, own_size, shared, at = unpack_ints('<BI4I4I2', given, at)
     n = n + 1
     if once_size == 0 then
-      replies[n] = operate(key, at, shared + 2)
+      replies[n] = operate(key, at, shared)
     else
       local reply, keep = once(KEYS[key], at, once_size)
-      replies[n] = reply or operate(key + 1, at + once_size, shared + 2, keep)
+      replies[n] = reply or operate(key + 1, at + once_size, shared, keep)
     end
     key, at = key + keys, at + once_size + own_size
   end

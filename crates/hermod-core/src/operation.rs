@@ -88,11 +88,11 @@ pub struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// Appends it to the argument of a call: `keys u8, once length u16, own length u32, shared u16`,
+    /// Appends it to the argument of a call: `keys u8, once length u32, own length u32, shared u16`,
     /// then both. `shared` says which of the shared arguments is its own, counted from 1.
     pub fn write(&self, shared: u16, out: &mut Vec<u8>) {
         out.push(u8::try_from(self.keys.len()).expect("an operation has few keys"));
-        out.extend_from_slice(&u16::try_from(self.once.len()).expect("notes are bounded").to_le_bytes());
+        out.extend_from_slice(&u32::try_from(self.once.len()).expect("notes are bounded").to_le_bytes());
         out.extend_from_slice(&u32::try_from(self.given.len()).expect("arguments are bounded").to_le_bytes());
         out.extend_from_slice(&shared.to_le_bytes());
         out.extend_from_slice(&self.once);

@@ -24,6 +24,9 @@ pub enum EngineError {
     /// The memory bound is reached and the operation would need more. Nothing was changed.
     #[error("the store is full")]
     Full,
+    /// The store could not run the operation: a bug here, or someone else's data.
+    #[error("the operation failed in the store")]
+    Script(#[source] Source),
     /// The store answered something that no operation answers.
     #[error("the store gave an answer that is not understood")]
     BadReply(#[from] BadReply),
@@ -42,7 +45,7 @@ impl EngineError {
     pub fn is_retryable(&self) -> bool {
         match self {
             EngineError::Unavailable { .. } | EngineError::Full => true,
-            EngineError::BadReply(_) => false,
+            EngineError::Script(_) | EngineError::BadReply(_) => false,
         }
     }
 }

@@ -130,8 +130,10 @@ impl Redis {
             self.inner.link.doubt();
             return EngineError::caused("the connection failed", fault);
         }
-        if matches!(fault.kind(), ErrorKind::Server(ServerErrorKind::ResponseError)) {
+        // A fault of ours, not the store's: it must not pass for an outage.
+        if matches!(fault.kind(), ErrorKind::Server(ServerErrorKind::ResponseError)) && fault.to_string().contains("user_script") {
             tracing::error!(script = script.name, error = %fault, "a script failed");
+            return EngineError::Script(Arc::new(fault));
         }
         EngineError::caused("the store could not answer", fault)
     }

@@ -67,6 +67,8 @@ codes! {
     LastKey = "last_key", 409, false, "The last key of its kind cannot be deleted";
     /// More bytes than are accepted.
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
+    /// More rules apply to one call than can be tested in one step.
+    TooManyRules = "too_many_rules", 422, false, "Too many rules apply to this call";
     /// The idempotency key belongs to another request.
     IdempotencyConflict = "idempotency_conflict", 422, false, "The idempotency key was used for another request";
     /// A fault of ours.

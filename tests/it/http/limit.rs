@@ -1,5 +1,6 @@
 //! What `limit` promises, over HTTP: on every store where the store matters.
 
+mod attacked;
 mod batch;
 mod charge;
 mod explain;

@@ -75,12 +75,13 @@ impl HttpLane {
         let mut body = json!({"subject": ask.subject, "action": ask.action, "cost": ask.cost});
         let path = match ask.act {
             Act::Refund => "/v1/limit/refund",
+            Act::Undo => bail!("there is no such verb"),
             Act::Check | Act::Peek | Act::Force => "/v1/limit/check",
         };
         match ask.act {
             Act::Peek => body["peek"] = true.into(),
             Act::Force => body["force"] = true.into(),
-            Act::Check | Act::Refund => {}
+            Act::Check | Act::Refund | Act::Undo => {}
         }
         let answer = self.send("POST", path, &headers, &body).await?;
         if answer["code"] == "idempotency_conflict" {

@@ -40,6 +40,8 @@ pub struct LeaseTold {
     pub now: u64,
     /// How long it is held, or was until it was given back.
     pub until: Option<u64>,
+    /// It was taken, and had been held before under all of the rules.
+    pub was_held: bool,
     /// Each rule it was to be taken under.
     pub rules: Vec<RuleTold>,
 }
@@ -65,7 +67,7 @@ impl LeaseTold {
             taken: *taken,
             retry_at: retry_at.map(Micros::get),
         });
-        LeaseTold { now: leased.now.get(), until: leased.until.map(Micros::get), rules: told.collect() }
+        LeaseTold { now: leased.now.get(), until: leased.until.map(Micros::get), was_held: leased.was_held, rules: told.collect() }
     }
 }
 
@@ -142,12 +144,14 @@ impl Leases {
 type Step = (Vec<Place>, LeaseTold);
 
 fn acquired(asked: &LeaseAsked<'_>, span: u64, rules: &[Rule], mut places: Vec<Place>) -> Step {
-    let mut told = LeaseTold { now: asked.now, until: None, rules: Vec::new() };
+    let mut told = LeaseTold { now: asked.now, until: None, was_held: false, rules: Vec::new() };
+    let mut held = 0;
     for rule in rules {
         let of_rule: Vec<&Place> = places.iter().filter(|place| place.rule == rule.id.as_str()).collect();
         let others = |at: u128| of_rule.iter().filter(|place| place.id != asked.id && u128::from(place.until) > at).count();
         let fits = |at: u128| u64::try_from(others(at)).is_ok_and(|others| others < rule.limit);
         let has_one = of_rule.iter().any(|place| place.id == asked.id);
+        held += usize::from(has_one);
         let now = u128::from(asked.now);
         let last = of_rule.iter().map(|place| u128::from(place.until)).max().unwrap_or(now);
         let retry_at = if has_one || fits(now) { None } else { u64::try_from(first_time(now, last, fits)).ok() };
@@ -161,10 +165,12 @@ fn acquired(asked: &LeaseAsked<'_>, span: u64, rules: &[Rule], mut places: Vec<P
     if told.rules.iter().any(|rule| rule.retry_at.is_some()) {
         return (places, told);
     }
+    told.was_held = held == rules.len() && held > 0;
+    // It ends under all rules at once.
+    let span_max = rules.iter().map(|rule| rule.per.usual().get()).min().unwrap_or(0);
+    let span = span.min(span_max);
     for (rule, told_of_rule) in rules.iter().zip(&mut told.rules) {
         places.retain(|place| place.id != asked.id || place.rule != rule.id.as_str());
-        let span_max = rule.per.usual().get();
-        let span = span.min(span_max);
         let until = asked.now + span;
         places.push(Place { rule: rule.id.to_string(), id: asked.id.to_owned(), until, span, span_max });
         told.until = Some(told.until.map_or(until, |other| other.min(until)));
@@ -180,10 +186,10 @@ fn renewed(asked: &LeaseAsked<'_>, span: Option<u64>, mut places: Vec<Place>) ->
         place.until = asked.now + place.span;
         ends.push(place.until);
     }
-    (places, LeaseTold { now: asked.now, until: ends.into_iter().min(), rules: Vec::new() })
+    (places, LeaseTold { now: asked.now, until: ends.into_iter().min(), was_held: false, rules: Vec::new() })
 }
 
 fn released(asked: &LeaseAsked<'_>, places: Vec<Place>) -> Step {
     let (own, others): (Vec<Place>, Vec<Place>) = places.into_iter().partition(|place| place.id == asked.id);
-    (others, LeaseTold { now: asked.now, until: own.iter().map(|place| place.until).min(), rules: Vec::new() })
+    (others, LeaseTold { now: asked.now, until: own.iter().map(|place| place.until).min(), was_held: false, rules: Vec::new() })
 }

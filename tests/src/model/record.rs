@@ -246,40 +246,44 @@ impl Numbers {
 
     /// The record after a charge that fits, a forced one, or a refund.
     pub(super) fn acted(&self, view: &Record, act: Act, cost: u128, now: u128) -> Record {
-        if self.rule.mode == Mode::Block {
-            return view.clone();
-        }
+        let gives_back = matches!(act, Act::Refund | Act::Undo);
         let forced = |count: u128, limit: u128| if act == Act::Force { cost.min((2 * limit).saturating_sub(count)) } else { cost };
         match &view.used {
             Used::Parts { parts, of, at } => {
                 let most = (2 * self.burst + self.queue) * of;
                 let parts = match act {
-                    Act::Refund => parts.saturating_sub(cost * of),
+                    _ if gives_back => parts.saturating_sub(cost * of),
                     _ => (parts + cost * of).min(most),
                 };
                 self.bucket_record(parts, at / self.tick)
             }
             Used::Count { count, at } => {
-                let count = if act == Act::Refund { count.saturating_sub(cost) } else { count + forced(*count, self.limit) };
+                let count = if gives_back { count.saturating_sub(cost) } else { count + forced(*count, self.limit) };
                 let (_, end, _) = self.turns(*at);
                 Record { used: Used::Count { count, at: *at }, until: if count > 0 { end } else { now } }
             }
             Used::Two { this, last, at } => {
                 let (this, last) = match act {
-                    Act::Refund => (this.saturating_sub(cost), last.saturating_sub(cost.saturating_sub(*this))),
+                    _ if gives_back => (this.saturating_sub(cost), last.saturating_sub(cost.saturating_sub(*this))),
                     _ => (this + forced(*this, self.limit), *last),
                 };
                 self.two_record(this, last, at / self.tick, now)
             }
             Used::Marks(marks, _) => {
                 let mut marks = marks.clone();
-                if act == Act::Refund {
-                    // One by one, the oldest first.
+                if gives_back {
+                    // The oldest first; what is undone, the newest first.
                     let mut rest = cost;
+                    if act == Act::Undo {
+                        marks.reverse();
+                    }
                     for (_, count) in &mut marks {
                         let back = rest.min(*count);
                         *count -= back;
                         rest -= back;
+                    }
+                    if act == Act::Undo {
+                        marks.reverse();
                     }
                     marks.retain(|(_, count)| *count > 0);
                 } else {

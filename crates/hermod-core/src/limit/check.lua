@@ -8,7 +8,7 @@ local allowed, denied = 'a' .. pack_ints('<I8', now), 'd' .. pack_ints('<I8', no
 local known = {}
 
 local function rules_of(shared)
-  local rules, bytes, at = { ids = {} }, ARGV[shared] or '', 1
+  local rules, bytes, at = { ids = {} }, shared_by(shared), 1
   while at <= #bytes do
     local id, kind, shadow, p1, p2, p3, p4, p5
     id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<Bc0BBI8I8I8I8I8', bytes, at)
@@ -34,7 +34,7 @@ local function check_one(key, act, cost, id, rule, keep)
   if refused > 0 and rule[2] == 0 then return denied .. head end
   local reply = allowed .. head
   if act ~= PEEK then
-    if refused == 0 then
+    if refused == 0 and rule[1] ~= BLOCK then
       call('HSET', key, id, value)
       if till - till % slack_us > ends then put_off(key, till, ends) end
     end
@@ -43,7 +43,8 @@ local function check_one(key, act, cost, id, rule, keep)
   return reply
 end
 
-local writes = {}
+-- Used again by every operation of the call.
+local writes, shown = {}, {}
 
 return drive(function(first_key, at, shared, keep)
   local act, cost = unpack_ints('<BI8', given, at)
@@ -53,7 +54,7 @@ return drive(function(first_key, at, shared, keep)
   local stored = {}
   if count > 0 then stored = call('HMGET', key, unpack(ids)) end
 
-  local refused, last, latest, before, reply = false, 0, 0, 0, allowed
+  local refused, last, latest, before = false, 0, 0, 0
   for i = 1, count do
     local rule = rules[i]
     local value, over, till, ends
@@ -63,21 +64,21 @@ return drive(function(first_key, at, shared, keep)
       value, over, till, ends = meter(act, cost, stored[i], rule)
       if not value then return 'T' .. pack_ints('<I8', now) end
     end
-    if over == 0 then
+    if over == 0 and rule[1] ~= BLOCK then
       writes[last + 1], writes[last + 2] = ids[i], value
       last = last + 2
       if till > latest and till - till % slack_us > ends then latest, before = till, ends end
-    elseif rule[2] == 0 then
+    elseif over > 0 and rule[2] == 0 then
       refused = true
       break
     end
     if #value > HEAD_SIZE then value = sub(value, 1, HEAD_SIZE) end
-    reply = reply .. value
+    shown[i] = value
   end
 
   if refused then
     -- Those that admitted are shown as they are, uncharged.
-    reply = denied
+    local reply = denied
     for i = 1, count do
       local value = meter(PEEK, cost, stored[i], rules[i])
       if not value then return 'T' .. pack_ints('<I8', now) end
@@ -85,6 +86,7 @@ return drive(function(first_key, at, shared, keep)
     end
     return reply
   end
+  local reply = allowed .. table.concat(shown, '', 1, count)
   if act ~= PEEK then
     if last > 0 then
       call('HSET', key, unpack(writes, 1, last))

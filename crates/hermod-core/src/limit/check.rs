@@ -7,7 +7,7 @@ use crate::int::{INT_MAX, Micros};
 use crate::key;
 use crate::limit::index::no_rules;
 use crate::limit::limited::{Limited, Rules};
-use crate::limit::meter::{Act, Retry, Ruled, Step};
+use crate::limit::meter::{Act, Meter, Retry, Ruled, Step};
 use crate::limit::rule::Mode;
 use crate::limit::tally::Head;
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
@@ -21,6 +21,8 @@ pub struct Check {
     place: Place,
     /// Whose counters; none: those that all subjects share.
     subject: Option<Subject>,
+    /// Who asks, and whose idempotency keys count, where all share the counters.
+    asker: Option<Subject>,
     act: Act,
     cost: u64,
     rules: Rules,
@@ -30,7 +32,19 @@ impl Check {
     /// `place` is that of the subject, or of the home `""` where all subjects share the counters. A
     /// cost of zero is held at 1, one above 2^53 - 1 at that.
     pub fn new(place: Place, subject: Option<Subject>, act: Act, cost: u64, rules: Rules) -> Check {
-        Check { place, subject, act, cost: cost.clamp(1, INT_MAX), rules }
+        Check { place, subject, asker: None, act, cost: cost.clamp(1, INT_MAX), rules }
+    }
+
+    /// On behalf of this subject, where all share the counters.
+    #[must_use]
+    pub fn asked_by(mut self, asker: Subject) -> Check {
+        self.asker = Some(asker);
+        self
+    }
+
+    /// Whose counters.
+    fn counted(&self) -> &str {
+        self.subject.as_ref().map_or("", Subject::as_str)
     }
 
     /// The rules it tests, in the order of the answer.
@@ -38,23 +52,24 @@ impl Check {
         &self.rules
     }
 
-    fn writes(&self, step: &Step) -> bool {
-        !step.is_refused && self.act != Act::Peek
+    /// A ban counts nothing, so it must not be written over what was counted before.
+    fn writes(&self, rule: &Limited, step: &Step) -> bool {
+        !step.is_refused && self.act != Act::Peek && rule.meter != Meter::Block
     }
 
     /// Under one rule, as most are: nothing is collected.
     fn apply_one(&self, rule: &Limited, state: &mut State, now: Micros) -> Result<Checked, Full> {
-        let found = state.limits.find(&self.place.space, &rule.id, self.home());
+        let found = state.limits.find(&self.place.space, &rule.id, self.counted());
         let stored = state.limits.get(found, now);
         let is_fresh = stored.is_none();
         let step = rule.meter.step(self.act, self.cost, stored, now);
         let is_refused = step.is_refused && rule.mode != Mode::Shadow;
         let heads = smallvec![step.head()];
-        if self.writes(&step) {
-            if is_fresh && state.is_full && self.act != Act::Refund {
+        if self.writes(rule, &step) {
+            if is_fresh && state.is_full && matches!(self.act, Act::Check | Act::Force) {
                 return Err(Full);
             }
-            state.limits.put(found, &self.place, rule, self.home(), step);
+            state.limits.put(found, &self.place, rule, self.counted(), step);
         }
         Ok(Checked { now, cost: self.cost, is_refused, heads, told: None })
     }
@@ -70,7 +85,7 @@ impl Operation for Check {
     }
 
     fn home(&self) -> &str {
-        self.subject.as_ref().map_or("", Subject::as_str)
+        self.subject.as_ref().or(self.asker.as_ref()).map_or("", Subject::as_str)
     }
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Checked, Full> {
@@ -81,7 +96,7 @@ impl Operation for Check {
         let mut steps: Vec<(Found, Step)> = Vec::with_capacity(self.rules.len());
         let (mut is_refused, mut is_fresh) = (false, false);
         for rule in self.rules.iter() {
-            let found = limits.find(&self.place.space, &rule.id, self.home());
+            let found = limits.find(&self.place.space, &rule.id, self.counted());
             let stored = limits.get(found, now);
             is_fresh |= stored.is_none();
             let step = rule.meter.step(self.act, self.cost, stored, now);
@@ -100,8 +115,8 @@ impl Operation for Check {
                 return Err(Full);
             }
             for (rule, (found, step)) in self.rules.iter().zip(steps) {
-                if self.writes(&step) {
-                    limits.put(found, &self.place, rule, self.home(), step);
+                if self.writes(rule, &step) {
+                    limits.put(found, &self.place, rule, self.counted(), step);
                 }
             }
         }
@@ -109,7 +124,7 @@ impl Operation for Check {
     }
 
     fn call(&self, call: &mut ScriptCall, about: Micros) {
-        call.keys.push(key::limit(&self.place, self.home()));
+        call.keys.push(key::limit(&self.place, self.counted()));
         call.given.push(self.act.number());
         call.given.extend_from_slice(&self.cost.to_le_bytes());
         for rule in self.rules.iter() {

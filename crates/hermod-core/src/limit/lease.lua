@@ -1,8 +1,8 @@
 -- limit/lease.lua, twin of limit/lease.rs
 -- KEYS    hm:{space/pp}:lease:<subject>  STRING  per lease <I8I8I8 until ttl ttl_max> <Bc0 rule> <I2c0 id>
--- ARGV    <BI8 act (0 acquire, 1 renew, 2 release), ttl (0: as before)> <I2c0 id> <B rules>,
---         per rule <Bc0 id> <I8I8 limit ttl_max>
--- REPLY   'a' <I8I8 now until> per rule <I8I8 taken 0>: it is held; or was, until it was released
+-- ARGV    <BI8I8 act (0 acquire, 1 renew, 2 release), ttl (0: as before), the longest> <I2c0 id> <I2 rules>,
+--         per rule <Bc0 id> <I8 limit>
+-- REPLY   'a' ('o': it was held before, under all of the rules) <I8I8 now until> per rule <I8I8 taken 0>: it is held; or was, until it was released
 --       | 'd' <I8I8 now 0> per rule <I8I8 taken retry_at (0: it would admit)>: it is not
 local GRIP = '<I8I8I8Bc0I2c0'
 
@@ -12,8 +12,8 @@ end
 
 return drive(function(first_key, at, _, keep)
   local key = KEYS[first_key]
-  local act, ttl, id, count
-  act, ttl, id, count, at = unpack_ints('<BI8I2c0B', given, at)
+  local act, ttl, ttl_max, id, count
+  act, ttl, ttl_max, id, count, at = unpack_ints('<BI8I8I2c0I2', given, at)
   -- The leases that have not ended, in their order.
   local grips, n = {}, 0
   local stored = call('GET', key)
@@ -29,25 +29,27 @@ return drive(function(first_key, at, _, keep)
     end
   end
 
-  local earliest, taken, refused, mine = nil, '', false, {}
+  local earliest, taken, refused, mine, word = nil, '', false, {}, 'a'
   if act == 0 then
     local limits = {}
+    if count > 0 then word = 'o' end
     for i = 1, count do
-      local rule, limit, ttl_max
-      rule, limit, ttl_max, at = unpack_ints('<Bc0I8I8', given, at)
+      local rule, limit
+      rule, limit, at = unpack_ints('<Bc0I8', given, at)
       local own, ends = false, {}
       for j = 1, n do
         if grips[j][4] == rule then
           if grips[j][5] == id then own = true else ends[#ends + 1] = grips[j][1] end
         end
       end
+      if not own then word = 'a' end
       local others, retry_at = #ends, 0
       if not own and others >= limit then
         table.sort(ends)
         retry_at, refused = ends[others - limit + 1], true
       end
       mine[rule] = true
-      limits[i] = { rule, ttl_max, others, retry_at }
+      limits[i] = { rule, others, retry_at }
     end
     local kept = {}
     if not refused then
@@ -57,7 +59,7 @@ return drive(function(first_key, at, _, keep)
       grips = kept
     end
     for i = 1, count do
-      local rule, ttl_max, others, retry_at = unpack(limits[i])
+      local rule, others, retry_at = unpack(limits[i])
       if not refused then
         local span = ttl
         if ttl_max < span then span = ttl_max end
@@ -97,7 +99,7 @@ return drive(function(first_key, at, _, keep)
   else
     call('SET', key, table.concat(packed), 'PX', format('%d', ceil((latest - now) / 1000) + slack_ms))
   end
-  local reply = 'a' .. pack_ints('<I8I8', now, earliest) .. taken
+  local reply = word .. pack_ints('<I8I8', now, earliest) .. taken
   if keep then keep(reply) end
   return reply
 end)

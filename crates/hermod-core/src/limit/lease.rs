@@ -39,24 +39,57 @@ pub struct Lease {
     id: String,
     /// For how long; zero: as long as it was taken for.
     ttl: Micros,
+    /// The longest it may be held at a time.
+    ttl_max: Micros,
+    /// Who asks, and whose idempotency keys count, where all subjects share the rules.
+    asker: Option<String>,
     rules: Rules,
 }
 
 impl Lease {
-    /// Takes a lease under these rules, which must all be about leases.
+    /// Takes a lease under these rules, which must all be about leases, for as long as they all allow.
     pub fn acquire(place: Place, home: &str, id: String, ttl: Micros, rules: Rules) -> Lease {
-        Lease { place, home: home.to_owned(), act: LeaseAct::Acquire, id, ttl, rules }
+        let ttl_max = Lease::longest(&rules);
+        Lease { place, home: home.to_owned(), act: LeaseAct::Acquire, id, ttl, ttl_max, asker: None, rules }
+    }
+
+    /// For how long a lease may be taken that counts under all of these rules: it ends under all at once.
+    pub fn longest(rules: &[std::sync::Arc<Limited>]) -> Micros {
+        rules.iter().map(|rule| rule.meter.lease_max()).min().unwrap_or(Micros::MAX)
+    }
+
+    /// At most so long at a time, because it counts elsewhere, too.
+    #[must_use]
+    pub fn at_most(mut self, ttl_max: Micros) -> Lease {
+        self.ttl_max = self.ttl_max.min(ttl_max);
+        self
+    }
+
+    /// On behalf of this subject, where all share the rules.
+    #[must_use]
+    pub fn asked_by(mut self, asker: &str) -> Lease {
+        self.asker = Some(asker.to_owned());
+        self
     }
 
     /// Keeps a lease for longer: for `ttl` from now, or as long as it was taken for.
     pub fn renew(place: Place, home: &str, id: String, ttl: Option<Micros>) -> Lease {
         let ttl = ttl.unwrap_or(Micros::ZERO);
-        Lease { place, home: home.to_owned(), act: LeaseAct::Renew, id, ttl, rules: Rules::from([]) }
+        Lease { place, home: home.to_owned(), act: LeaseAct::Renew, id, ttl, ttl_max: Micros::MAX, asker: None, rules: Rules::from([]) }
     }
 
     /// Gives a lease back.
     pub fn release(place: Place, home: &str, id: String) -> Lease {
-        Lease { place, home: home.to_owned(), act: LeaseAct::Release, id, ttl: Micros::ZERO, rules: Rules::from([]) }
+        Lease {
+            place,
+            home: home.to_owned(),
+            act: LeaseAct::Release,
+            id,
+            ttl: Micros::ZERO,
+            ttl_max: Micros::MAX,
+            asker: None,
+            rules: Rules::from([]),
+        }
     }
 
     /// Whether this can be a lease's id.
@@ -82,13 +115,16 @@ impl Lease {
         until
     }
 
+    fn holds(&self, rule: &Limited, held: &Held) -> bool {
+        held.0.iter().any(|grip| *grip.rule == *rule.id.as_str() && *grip.id == *self.id)
+    }
+
     /// How many others hold one under this rule; if it is full, when it will not be.
     fn taken(&self, rule: &Limited, held: &Held) -> (u64, Option<Micros>) {
         let of_rule = || held.0.iter().filter(|grip| *grip.rule == *rule.id.as_str());
-        let has_own = of_rule().any(|grip| *grip.id == *self.id);
         let mut others: Vec<Micros> = of_rule().filter(|grip| *grip.id != *self.id).map(|grip| grip.until).collect();
         let count = u64::try_from(others.len()).unwrap_or(u64::MAX);
-        if has_own || count < rule.meter.most() {
+        if self.holds(rule, held) || count < rule.meter.most() {
             return (count, None);
         }
         others.sort_unstable();
@@ -107,14 +143,14 @@ impl Operation for Lease {
     }
 
     fn home(&self) -> &str {
-        &self.home
+        self.asker.as_deref().unwrap_or(&self.home)
     }
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Leased, Full> {
         let stored = state.leases.get(&self.place.space, &self.home, now);
         let mut held = stored.cloned().unwrap_or_default();
         held.0.retain(|grip| grip.until > now);
-        let mut leased = Leased { now, until: None, rules: self.rules.clone(), taken: Vec::new() };
+        let mut leased = Leased { now, until: None, was_held: false, rules: self.rules.clone(), taken: Vec::new() };
         if self.act != LeaseAct::Acquire {
             leased.until = self.renewed(&mut held, now);
         } else {
@@ -125,13 +161,13 @@ impl Operation for Lease {
             if state.is_full {
                 return Err(Full);
             }
+            leased.was_held = !self.rules.is_empty() && self.rules.iter().all(|rule| self.holds(rule, &held));
             held.0.retain(|grip| *grip.id != *self.id || self.rules.iter().all(|rule| *rule.id.as_str() != *grip.rule));
             for (rule, taken) in self.rules.iter().zip(&mut leased.taken) {
-                let ttl_max = rule.meter.lease_max();
-                let (ttl, rule) = (self.ttl.min(ttl_max), rule.id.as_str().into());
+                let (ttl, rule) = (self.ttl.min(self.ttl_max), rule.id.as_str().into());
                 let until = now.plus(ttl);
-                held.0.push(Grip { until, ttl, ttl_max, rule, id: self.id.as_str().into() });
-                leased.until = Some(leased.until.map_or(until, |earliest| earliest.min(until)));
+                held.0.push(Grip { until, ttl, ttl_max: self.ttl_max, rule, id: self.id.as_str().into() });
+                leased.until = Some(until);
                 taken.0 += 1;
             }
         }
@@ -152,12 +188,12 @@ impl Operation for Lease {
         };
         call.given.push(number);
         call.given.extend_from_slice(&self.ttl.get().to_le_bytes());
+        call.given.extend_from_slice(&self.ttl_max.get().to_le_bytes());
         write_long(&mut call.given, &self.id);
-        call.given.push(u8::try_from(self.rules.len()).unwrap_or(u8::MAX));
+        call.given.extend_from_slice(&u16::try_from(self.rules.len()).unwrap_or(u16::MAX).to_le_bytes());
         for rule in self.rules.iter() {
             write_text(&mut call.given, rule.id.as_str());
             call.given.extend_from_slice(&rule.meter.most().to_le_bytes());
-            call.given.extend_from_slice(&rule.meter.lease_max().get().to_le_bytes());
         }
     }
 
@@ -174,7 +210,12 @@ impl Operation for Lease {
     }
 
     fn reply(&self, answer: &Leased) -> Reply {
-        let mut bytes = vec![if answer.is_held() { b'a' } else { b'd' }];
+        let word = match (answer.is_held(), answer.was_held) {
+            (true, false) => b'a',
+            (true, true) => b'o',
+            (false, _) => b'd',
+        };
+        let mut bytes = vec![word];
         bytes.extend_from_slice(&answer.now.get().to_le_bytes());
         bytes.extend_from_slice(&answer.until.unwrap_or_default().get().to_le_bytes());
         for (taken, retry_at) in &answer.taken {
@@ -200,7 +241,7 @@ impl Operation for Lease {
             let retry_at = record::take_micros(&mut rest).ok_or_else(bad)?;
             taken.push((count, Some(retry_at).filter(|at| *at > Micros::ZERO)));
         }
-        Ok(Leased { now, until: (word == b'a').then_some(until), rules, taken })
+        Ok(Leased { now, until: (word != b'd').then_some(until), was_held: word == b'o', rules, taken })
     }
 }
 
@@ -211,6 +252,8 @@ pub struct Leased {
     pub now: Micros,
     /// How long it is held, or was until it was given back; none: it is not held.
     pub until: Option<Micros>,
+    /// It was taken, and had been held before under all of the rules.
+    pub was_held: bool,
     /// The rules, in a replay those of then. None of them where it was not taken but renewed or given back.
     pub rules: Rules,
     /// Of each rule how many are held, this one included if it was taken, and when one would be free.

@@ -3,8 +3,8 @@
 -- ARGV    none of its own: a rule is { kind, 1: it only shadows, five integers (Meter::given) }
 -- REPLY   none of its own: a record is <BI8I8I8I8 kind amount unit ts until> and, of kind SLIDING, marks
 --         <I8I8 last count>; limit/tally.rs says what they mean
-local BUCKET, WINDOW, CALENDAR, SLIDING, ESTIMATE = 1, 2, 3, 4, 5
-local CHECK, PEEK, FORCE, REFUND = 0, 1, 2, 3
+local BUCKET, WINDOW, CALENDAR, SLIDING, ESTIMATE, BLOCK = 1, 2, 3, 4, 5, 6
+local CHECK, PEEK, FORCE, REFUND, UNDO = 0, 1, 2, 3, 4
 local REFUSED = 128
 local HEAD, HEAD_SIZE, MARK = '<BI8I8I8I8', 33, '<I8I8'
 
@@ -90,7 +90,7 @@ local function act_on(act, count, cost, limit)
     if act == CHECK then return count + cost, 0 end
     return count, 0
   end
-  if act == REFUND then
+  if act >= REFUND then
     if cost > count then return 0, 0 end
     return count - cost, 0
   end
@@ -170,6 +170,21 @@ local function sliding(act, cost, stored, limit, period, width)
       used, rest, at = used - count, rest - count, at + 16
     end
     if at then marks = sub(marks, at) end
+  elseif act == UNDO then
+    -- The newest first: those that were charged a moment ago.
+    local rest, size = cost, #marks
+    while size > 0 do
+      local last, count = unpack_ints(MARK, marks, size - 15)
+      size = size - 16
+      if count > rest then
+        marks = sub(marks, 1, size) .. pack_ints(MARK, last, count - rest)
+        used, size = used - rest, nil
+        break
+      end
+      used, rest = used - count, rest - count
+      if rest == 0 then break end
+    end
+    if size then marks = sub(marks, 1, size) end
   elseif act ~= PEEK then
     local added = cost
     if act == FORCE then
@@ -264,9 +279,10 @@ local function meter(act, cost, stored, rule)
     return window(act, cost, stored, p1, p2, p3, p4)
   end
   if kind == ESTIMATE then return estimate(act, cost, stored, p1, p2, p3) end
+  -- A ban: nothing is counted, and nothing is written.
   local refused = 0
-  if act <= PEEK then refused = REFUSED end
-  return pack_ints(HEAD, kind + refused, 0, 1, now, now), refused, now, 0
+  if act <= FORCE then refused = REFUSED end
+  return pack_ints(HEAD, BLOCK + refused, 0, 1, now, now), refused, now, 0
 end
 
 -- Puts off when a subject's records may be collected, for one that ends at `till` and ended at `ends`

@@ -54,6 +54,8 @@ pub enum Act {
     Force,
     /// Give back, never below nothing.
     Refund,
+    /// Take back what was charged a moment ago: of marks the newest, so that it is as if it had not been.
+    Undo,
 }
 
 impl Act {
@@ -64,6 +66,7 @@ impl Act {
             Act::Peek => 1,
             Act::Force => 2,
             Act::Refund => 3,
+            Act::Undo => 4,
         }
     }
 }
@@ -120,7 +123,7 @@ impl Meter {
             Meter::Sliding(sliding) => sliding.step(act, cost, stored, now),
             Meter::Estimate(estimate) => estimate.step(act, cost, stored, now),
             Meter::Block | Meter::Leases { .. } => {
-                Step { tally: Tally::nothing(Kind::Block, now), until: now, is_refused: matches!(act, Act::Check | Act::Peek) }
+                Step { tally: Tally::nothing(Kind::Block, now), until: now, is_refused: matches!(act, Act::Check | Act::Peek | Act::Force) }
             }
         };
         // A record that is not written anew ends when it says, if that is earlier.

@@ -1,10 +1,10 @@
 -- limit/reset.lua, twin of limit/reset.rs
 -- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record
--- ARGV    <B rules>, per rule <Bc0 id>
+-- ARGV    <I2 rules>, per rule <Bc0 id>
 -- REPLY   'a' <I8 how many records that meant something were forgotten>
 return drive(function(first_key, at, _, keep)
   local key, count, forgotten = KEYS[first_key], nil, 0
-  count, at = unpack_ints('<B', given, at)
+  count, at = unpack_ints('<I2', given, at)
   local ids = {}
   for i = 1, count do
     ids[i], at = unpack_ints('<Bc0', given, at)

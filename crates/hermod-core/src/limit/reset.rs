@@ -55,7 +55,7 @@ impl Operation for Reset {
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
         call.keys.push(key::limit(&self.place, self.home()));
-        call.given.push(u8::try_from(self.rules.len()).unwrap_or(u8::MAX));
+        call.given.extend_from_slice(&u16::try_from(self.rules.len()).unwrap_or(u16::MAX).to_le_bytes());
         for rule in self.rules.iter() {
             write_text(&mut call.given, rule.id.as_str());
         }

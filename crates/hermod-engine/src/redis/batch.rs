@@ -67,6 +67,8 @@ impl Batch {
 
     /// Sends one batch after the other until nobody waits.
     async fn send_all(self: Arc<Batch>, inner: Arc<Inner>) {
+        // Given back also if this task falls over: the others must not wait for it for ever.
+        let mut turn = Turn { batch: Arc::clone(&self), is_over: false };
         loop {
             let (calls, answers): (Vec<_>, Vec<_>) = {
                 let mut state = self.state.lock();
@@ -74,6 +76,7 @@ impl Batch {
                 state.waiting.retain(|waiting| !waiting.answer.is_closed());
                 if state.waiting.is_empty() {
                     state.under_way -= 1;
+                    turn.is_over = true;
                     return;
                 }
                 let many = state.waiting.len().min(BATCH_MAX);
@@ -92,6 +95,20 @@ impl Batch {
                     }
                 }
             }
+        }
+    }
+}
+
+/// One of the calls under way.
+struct Turn {
+    batch: Arc<Batch>,
+    is_over: bool,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.batch.state.lock().under_way -= 1;
         }
     }
 }

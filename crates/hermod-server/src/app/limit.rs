@@ -13,12 +13,14 @@ mod top;
 use std::sync::Arc;
 
 use hermod_catalog::{Matched, Scope};
-use hermod_core::limit::{Act, Attributes, Check, Considered, Explained, Facts, OnStoreError, Reset, Rules, Scope as Counter, Verdict};
+use hermod_core::limit::{
+    Act, Attributes, Check, Considered, Explained, Facts, Limited, Mode, OnStoreError, Reset, Rules, Scope as Counter, Verdict,
+};
 use hermod_core::{Action, INT_MAX, Invalid, Once, Outcome, Subject};
 use hermod_engine::{Clock, Durability, Engine, EngineError};
 
 use super::{App, Caller};
-use crate::code::{Problem, conflict};
+use crate::code::{Code, Problem, conflict};
 
 pub use answer::{CheckAnswer, Said};
 pub use lease::{LeaseAnswer, LeaseAsk};
@@ -86,6 +88,7 @@ impl App {
         }
         let version = self.catalog.version();
         let Matched { rules, is_degraded } = self.matched(caller, &ask.facts()).await;
+        few_enough(&rules)?;
         let (own, shared) = split(rules);
         let generation = self.refusals.as_ref().map(|refusals| refusals.generation(&caller.space, &ask.subject));
         let answer = match self.decide(caller, ask, &own, &shared, once).await {
@@ -105,8 +108,8 @@ impl App {
                 Act::Check if may_be_known && !answer.is_degraded => {
                     refusals.learn(&caller.space, ask, version, generation.unwrap_or(0), &answer);
                 }
-                Act::Refund | Act::Force if !shared.is_empty() => refusals.forget_all(),
-                Act::Refund | Act::Force => refusals.forget(&caller.space, &ask.subject),
+                Act::Refund | Act::Undo | Act::Force if !shared.is_empty() => refusals.forget_all(),
+                Act::Refund | Act::Undo | Act::Force => refusals.forget(&caller.space, &ask.subject),
                 Act::Check | Act::Peek => {}
             }
         }
@@ -119,7 +122,9 @@ impl App {
     /// Forgets what a subject has used under the rules that match; how many counters meant something.
     pub async fn reset(&self, caller: &Caller, ask: &CheckAsk, once: Option<&Once>) -> Result<u64, Problem> {
         caller.need(Scope::RulesWrite)?;
-        let (own, _shared) = split(self.matched(caller, &ask.facts()).await.rules);
+        let rules = self.matched(caller, &ask.facts()).await.rules;
+        few_enough(&rules)?;
+        let (own, _shared) = split(rules);
         let place = self.engine.partitions().place(&caller.space, ask.subject.as_str());
         let ran = self.engine.run(&Reset::new(place, ask.subject.clone(), own), once).await?;
         if let Some(refusals) = &self.refusals {
@@ -189,8 +194,8 @@ impl App {
             Err(Fault::Engine(_)) => false,
         };
         let undo = match ask.act {
-            Act::Check | Act::Force => Act::Refund,
-            Act::Refund => Act::Force,
+            Act::Check | Act::Force => Act::Undo,
+            Act::Refund | Act::Undo => Act::Force,
             Act::Peek => Act::Peek,
         };
         if !must_undo {
@@ -214,7 +219,7 @@ impl App {
         once: Option<&Once>,
     ) -> Result<Ran, Fault> {
         let place = self.engine.partitions().place(&caller.space, subject.map_or("", Subject::as_str));
-        let check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules));
+        let check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules)).asked_by(ask.subject.clone());
         let ran = self.engine.run(&check, once).await.map_err(Fault::Engine)?;
         let (checked, is_replayed) = match ran.outcome {
             Outcome::Done(checked) => (checked, false),
@@ -236,10 +241,13 @@ impl App {
     ) -> Result<CheckAnswer, Problem> {
         let all = || own.iter().chain(shared.iter());
         let is_away = matches!(fault, EngineError::Unavailable { .. });
-        if !is_away || ask.act != Act::Check || all().any(|rule| rule.on_store_error == OnStoreError::Closed) {
+        let is_closed = |rule: &Arc<Limited>| rule.on_store_error == OnStoreError::Closed && rule.mode == Mode::Enforce;
+        if !is_away || ask.act != Act::Check || all().any(is_closed) {
             return Err(fault.into());
         }
-        let counts = |rules: &Rules| rules.iter().filter(|rule| rule.on_store_error == OnStoreError::Local).cloned().collect::<Rules>();
+        // A ban needs no store.
+        let is_told = |rule: &&Arc<Limited>| rule.on_store_error == OnStoreError::Local || rule.mode == Mode::Block;
+        let counts = |rules: &Rules| rules.iter().filter(is_told).cloned().collect::<Rules>();
         let (own, shared) = (counts(own), counts(shared));
         let mut answer = self.local.check(&caller.space, ask, &own, &shared, self.now());
         answer.is_degraded = true;
@@ -257,6 +265,18 @@ impl App {
     }
 }
 
+/// So many rules can apply to one call: a script must not hold up the others for long.
+const RULES_MAX: usize = 200;
+
+/// Refuses a call to which more rules apply than can be tested in one step.
+pub(super) fn few_enough(rules: &Rules) -> Result<(), Problem> {
+    if rules.len() <= RULES_MAX {
+        return Ok(());
+    }
+    let many = format!("{} rules of different names apply to this call, and {RULES_MAX} can; join some of them.", rules.len());
+    Err(Problem::new(Code::TooManyRules, many))
+}
+
 /// Why there is no answer.
 enum Fault {
     Engine(EngineError),
@@ -265,7 +285,7 @@ enum Fault {
 
 /// The subject's own counters, and those that all subjects share. Leases are no matter of charges.
 fn split(rules: Rules) -> (Rules, Rules) {
-    let is_plain = |rule: &hermod_core::limit::Limited| rule.scope == Counter::Subject && !rule.is_lease();
+    let is_plain = |rule: &Limited| rule.scope == Counter::Subject && !rule.is_lease();
     if rules.iter().all(|rule| is_plain(rule)) {
         return (rules, Rules::from([]));
     }

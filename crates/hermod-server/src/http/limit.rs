@@ -187,7 +187,7 @@ impl<'a> CheckDocument<'a> {
             bound_by: if is_allowed { None } else { answer.bound_by() },
             retry_at: if is_allowed { None } else { answer.retry_at().map(Time) },
             delay_ms: answer.delay().get().div_ceil(1000),
-            now: Time(answer.now()),
+            now: Time::passed(answer.now()),
             durability: answer.durability,
             degraded: answer.is_degraded,
             replayed: answer.is_replayed,

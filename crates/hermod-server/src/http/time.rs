@@ -8,6 +8,13 @@ use utoipa::{PartialSchema, ToSchema};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time(pub(super) Micros);
 
+impl Time {
+    /// A moment that has come: rounded down, so that it is not in the future.
+    pub(super) fn passed(at: Micros) -> Time {
+        Time(Micros::saturating(at.get() - at.get() % 1000))
+    }
+}
+
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = rfc3339(self.0.get().div_ceil(1000));

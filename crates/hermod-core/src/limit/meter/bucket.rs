@@ -114,8 +114,8 @@ impl Bucket {
             Act::Check => debt += cost * self.period,
             Act::Force if cost > self.most() + self.burst => debt = self.debt_max(),
             Act::Force => debt = (debt + cost * self.period).min(self.debt_max()),
-            Act::Refund if cost > debt / self.period => debt = 0,
-            Act::Refund => debt -= cost * self.period,
+            Act::Refund | Act::Undo if cost > debt / self.period => debt = 0,
+            Act::Refund | Act::Undo => debt -= cost * self.period,
         }
         let until = Micros::saturating((time + debt.div_ceil(self.limit)) * self.tick_us);
         let ts = Micros::saturating(time * self.tick_us);

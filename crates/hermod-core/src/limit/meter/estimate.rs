@@ -56,7 +56,7 @@ impl Estimate {
             Act::Peek => {}
             Act::Check => this += cost,
             Act::Force => this += cost.min(forced_max(this, self.limit)),
-            Act::Refund => {
+            Act::Refund | Act::Undo => {
                 let rest = cost.saturating_sub(this);
                 this = this.saturating_sub(cost);
                 last = last.saturating_sub(rest);

@@ -68,8 +68,10 @@ impl Sliding {
                 self.charge(&mut marks, added, now.get());
                 amount += added;
             }
-            Act::Refund => amount -= give_back(&mut marks, cost),
+            Act::Refund => amount -= give_back(marks.iter_mut(), cost),
+            Act::Undo => amount -= give_back(marks.iter_mut().rev(), cost),
         }
+        marks.retain(|mark| mark.count > 0);
         let newest = marks.last().map(|mark| mark.last);
         let until = newest.map_or(now, |last| Micros::saturating(last + self.period));
         let ts = Micros::saturating(newest.unwrap_or(now.get()));
@@ -120,10 +122,11 @@ impl Sliding {
     }
 }
 
-/// Takes charges back, the oldest first: what remains counts no shorter than it would have.
-fn give_back(marks: &mut Vec<Mark>, cost: u64) -> u64 {
+/// Takes charges back, mark by mark; how many. The oldest first, what remains counts no shorter than it
+/// would have.
+fn give_back<'a>(marks: impl Iterator<Item = &'a mut Mark>, cost: u64) -> u64 {
     let mut rest = cost;
-    for mark in marks.iter_mut() {
+    for mark in marks {
         let taken = mark.count.min(rest);
         mark.count -= taken;
         rest -= taken;
@@ -131,6 +134,5 @@ fn give_back(marks: &mut Vec<Mark>, cost: u64) -> u64 {
             break;
         }
     }
-    marks.retain(|mark| mark.count > 0);
     cost - rest
 }

@@ -98,7 +98,7 @@ pub(super) fn act_on(act: Act, count: u64, cost: u64, limit: u64) -> (u64, bool)
         Act::Peek => (count, false),
         Act::Check => (count + cost, false),
         Act::Force => (count + cost.min(forced_max(count, limit)), false),
-        Act::Refund => (count.saturating_sub(cost), false),
+        Act::Refund | Act::Undo => (count.saturating_sub(cost), false),
     }
 }
 

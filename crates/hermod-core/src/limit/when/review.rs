@@ -73,12 +73,13 @@ impl<'e> Review<'e> {
     fn comprehension(&mut self, inner: &'e ComprehensionExpr, depth: usize) -> Result<(), Invalid> {
         // Each level would multiply the work.
         if self.loops > 0 {
-            return Err(invalid("must not have all, exists, exists_one, filter or map inside another"));
+            return Err(invalid("must not have all, exists, exists_one, filter or map inside or behind another"));
         }
+        // Also one that makes what another goes through.
+        self.loops += 1;
         self.visit(&inner.iter_range, depth + 1)?;
         self.visit(&inner.accu_init, depth + 1)?;
         let outside = self.locals.len();
-        self.loops += 1;
         self.locals.extend([inner.iter_var.as_str(), inner.accu_var.as_str()]);
         self.locals.extend(inner.iter_var2.as_deref());
         for part in [&inner.loop_cond, &inner.loop_step, &inner.result] {

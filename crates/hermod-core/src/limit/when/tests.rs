@@ -35,7 +35,6 @@ fn expressions_are_true_of_the_facts() {
         "attributes['plan'] in ['pro', 'max']",
         "'admin' in attributes.roles",
         "attributes.roles.exists(role, role.endsWith('min'))",
-        "attributes.roles.filter(r, r != 'dev').all(r, r == 'admin')",
         "attributes.beta",
         "!has(attributes.absent) && has(attributes.org.tier)",
         "attributes.org.tier >= 3 && attributes.score < 1.0 && attributes.none == null",
@@ -92,7 +91,7 @@ fn what_cannot_be_right_is_refused_with_its_place() {
         ("cost > 'a'", "has no >"),
         ("cost + 'a' == 1", "has no add"),
         ("subject.startsWith(1)", "has no startsWith"),
-        ("attributes.a.all(x, attributes.b.all(y, x == y))", "inside another"),
+        ("attributes.a.all(x, attributes.b.all(y, x == y))", "inside or behind another"),
     ] {
         let fault = When::new(text).unwrap_err();
         assert_eq!(fault.field, "when");
@@ -179,4 +178,14 @@ fn it_is_its_text() {
     assert_eq!(one, same);
     assert_ne!(one, other);
     assert_eq!((one.as_str(), one.to_string().as_str(), format!("{one:?}").as_str()), ("cost > 1", "cost > 1", "When(\"cost > 1\")"));
+}
+
+/// Each loop would multiply what the one before it made.
+#[test]
+fn a_loop_behind_a_loop_is_refused() {
+    let grown = format!("[1]{}.size() > 0", ".map(x, [x, x, x, x, x, x, x, x])".repeat(5));
+    for text in [grown.as_str(), "attributes.l.map(x, x).map(x, x).size() > 0", "attributes.l.filter(x, x > 1).all(x, x > 2)"] {
+        assert!(When::new(text).is_err(), "{text}");
+    }
+    assert!(When::new("attributes.l.all(x, x > 1) && attributes.m.exists(x, x > 1)").is_ok());
 }

@@ -5,6 +5,7 @@ use hermod_core::limit::{Attributes, Facts, Lease, Leased, Mode, Rules, Scope as
 use hermod_core::{Action, Invalid, Micros, Once, Outcome, Subject};
 use hermod_engine::Durability;
 
+use super::few_enough;
 use crate::app::{App, Caller};
 use crate::code::{Problem, conflict};
 
@@ -95,6 +96,7 @@ impl App {
         }
         let facts = Facts { subject: ask.subject.as_str(), action: ask.action.as_str(), cost: 1, attributes: &ask.attributes };
         let matched = self.matched(caller, &facts).await;
+        few_enough(&matched.rules)?;
         let of = |scope: Counter| matched.rules.iter().filter(|rule| rule.is_lease() && rule.scope == scope).cloned().collect::<Rules>();
         let (own, shared) = (of(Counter::Subject), of(Counter::Global));
         let mut answer = LeaseAnswer::new(&lease, self.now());
@@ -108,14 +110,19 @@ impl App {
         if !shared.is_empty() && !own.is_empty() && self.kept_lease(caller, home, once, &mut answer).await? {
             return Ok(answer);
         }
+        // Both parts end at once, or renewing would revive one of them alone.
+        let longest = Lease::longest(&own).min(Lease::longest(&shared));
+        let mut was_held = false;
         if !shared.is_empty() {
-            let first = Lease::acquire(partitions.place(&caller.space, ""), "", shared_id.clone(), ttl, Rules::clone(&shared));
-            self.leased(&first, once.filter(|_| own.is_empty()), &mut answer).await?;
+            let place = partitions.place(&caller.space, "");
+            let first = Lease::acquire(place, "", shared_id.clone(), ttl, Rules::clone(&shared)).at_most(longest).asked_by(home);
+            was_held = self.leased(&first, once.filter(|_| own.is_empty()), &mut answer).await?;
         }
         if answer.is_held && !own.is_empty() {
-            let second = Lease::acquire(partitions.place(&caller.space, home), home, lease, ttl, own);
+            let second = Lease::acquire(partitions.place(&caller.space, home), home, lease, ttl, own).at_most(longest);
             let ran = self.leased(&second, once, &mut answer).await;
-            if !shared.is_empty() && (ran.is_err() || !answer.is_held) {
+            // Only what this call took is given back.
+            if !shared.is_empty() && !was_held && (ran.is_err() || !answer.is_held) {
                 let release = Lease::release(partitions.place(&caller.space, ""), "", shared_id);
                 self.leased(&release, None, &mut LeaseAnswer::new("", self.now())).await?;
             }
@@ -162,7 +169,7 @@ impl App {
                 None => Lease::release(place, home, id),
             };
             let mut part = LeaseAnswer::new(lease, self.now());
-            self.leased(&op, once, &mut part).await?;
+            self.leased(&op.asked_by(subject.as_str()), once, &mut part).await?;
             if part.is_held {
                 let until = answer.until.map_or(part.until, |until| part.until.map(|other| other.min(until)));
                 answer = LeaseAnswer { until, is_replayed: part.is_replayed || answer.is_replayed, ..part };
@@ -171,14 +178,16 @@ impl App {
         Ok(answer)
     }
 
-    async fn leased(&self, op: &Lease, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<(), Problem> {
+    /// Whether it had been held before.
+    async fn leased(&self, op: &Lease, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<bool, Problem> {
         let ran = self.engine.run(op, once).await?;
-        match ran.outcome {
-            Outcome::Done(leased) => answer.add(&leased, ran.durability, false),
-            Outcome::Replayed(leased) => answer.add(&leased, ran.durability, true),
+        let (leased, is_replayed) = match ran.outcome {
+            Outcome::Done(leased) => (leased, false),
+            Outcome::Replayed(leased) => (leased, true),
             Outcome::Conflict => return Err(conflict()),
-        }
-        Ok(())
+        };
+        answer.add(&leased, ran.durability, is_replayed);
+        Ok(leased.was_held)
     }
 }
 

@@ -44,7 +44,7 @@ impl Local {
         if answer.is_allowed() {
             let second = run(Some(&ask.subject), Act::Check, own);
             if second.checked.verdict() != hermod_core::limit::Verdict::Allowed {
-                run(None, Act::Refund, &first.checked.admitting());
+                run(None, Act::Undo, &first.checked.admitting());
                 answer = CheckAnswer::new(run(None, Act::Peek, shared));
             }
             answer = answer.and(second);

@@ -99,7 +99,7 @@ impl<'a> LeaseDocument<'a> {
             rules: answer.rules.iter().map(rule).collect(),
             bound_by: answer.bound_by.as_deref(),
             retry_at: answer.retry_at.map(Time),
-            now: Time(answer.now),
+            now: Time::passed(answer.now),
             durability: answer.durability,
             replayed: answer.is_replayed,
         }
