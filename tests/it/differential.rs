@@ -6,48 +6,18 @@
 //!
 //! A seed that fails is printed and appended to `seeds/limit.txt`, which is replayed first.
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::Path;
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hermod_core::limit::{Act, Algorithm, Mode, Pattern, Per, Retry, Rule, Scope};
-use hermod_core::{Micros, Name, Once, Outcome, RuleId, Seed, SpaceId};
-use hermod_engine::Engine;
+use hermod_core::{Micros, Name, Once, Outcome, RuleId, SpaceId};
+use hermod_tests::history::{Draws, Dumps, agree};
 use hermod_tests::lane::START;
 use hermod_tests::model::{Asked, Decided, Model, decided};
 use hermod_tests::{EngineLane, Store, unique};
-use tokio::task::JoinSet;
 
 const HISTORIES: u64 = 170;
 const OPERATIONS: u64 = 600;
 /// The clock never steps back further than this, so what ended before is safe to delete.
 const STEP_BACK_MAX: u64 = 2_000_000;
-
-/// Draws that follow from the seed alone.
-struct Draws {
-    seed: Seed,
-    count: u64,
-}
-
-impl Draws {
-    fn new(seed: u64) -> Draws {
-        Draws { seed: Seed::new(seed), count: 0 }
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.count += 1;
-        self.seed.child(self.count).below(n)
-    }
-
-    fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[usize::try_from(self.below(u64::try_from(items.len()).unwrap())).unwrap()]
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 fn random_rule(draws: &mut Draws, number: u64) -> Rule {
     loop {
@@ -155,8 +125,7 @@ async fn history(seed: u64) -> Result<u64> {
         lanes.push(EngineLane::open_in(store, space.clone()).await?);
     }
     let mut model = Model::default();
-    // What the embedded engine has dropped; Redis may still have it until its own TTL.
-    let mut swept = BTreeMap::new();
+    let mut dumps = Dumps::default();
     let mut draws = Draws::new(seed);
     let mut rules: Vec<Rule> = (0..3).map(|n| random_rule(&mut draws, n)).collect();
     let mut now = START.get();
@@ -204,70 +173,16 @@ async fn history(seed: u64) -> Result<u64> {
             Outcome::Conflict => None,
         };
         if step % 100 == 99 {
-            compare_state(&lanes, &mut draws, latest, &mut swept).await.with_context(|| format!("after step {step}"))?;
+            let before = Micros::saturating(latest.saturating_sub(STEP_BACK_MAX));
+            dumps.compare(&lanes, &mut draws, before).await.with_context(|| format!("after step {step}"))?;
         }
     }
     Ok(OPERATIONS)
 }
 
-/// The dumps are equal, but for keys that mean nothing any more; of those some are deleted now.
-async fn compare_state(lanes: &[EngineLane], draws: &mut Draws, latest: u64, swept: &mut BTreeMap<String, String>) -> Result<()> {
-    let Engine::Embedded(embedded) = lanes[0].engine() else { bail!("the first lane is embedded") };
-    let ours = embedded.dump();
-    for lane in &lanes[1..] {
-        let Engine::Redis(redis) = lane.engine() else { bail!("the other lanes are Redis") };
-        let mut theirs = redis.dump(lane.space()).await?;
-        for (key, (value, until)) in &ours {
-            let is_stale = until.get() <= latest.saturating_sub(STEP_BACK_MAX);
-            match theirs.remove(key) {
-                Some(found) => ensure!(found == *value, "{key} is {found:?} on Redis and {value:?} embedded"),
-                None => ensure!(is_stale, "{key} = {value:?} is missing on Redis"),
-            }
-            if is_stale && draws.chance(50) {
-                redis.delete(key).await?;
-            }
-        }
-        theirs.retain(|key, value| swept.get(key) != Some(value));
-        ensure!(theirs.is_empty(), "only on Redis: {theirs:?}");
-    }
-    if draws.chance(30) {
-        let before = Micros::saturating(latest.saturating_sub(STEP_BACK_MAX));
-        swept.extend(ours.into_iter().filter(|(_, (_, until))| *until < before).map(|(key, (value, _))| (key, value)));
-        embedded.sweep(before);
-    }
-    Ok(())
-}
-
-/// Runs a history; a seed that fails is saved.
-async fn checked(seed: u64, saved: &Path) -> Result<u64> {
-    let done = history(seed).await;
-    if done.is_err() {
-        writeln!(std::fs::OpenOptions::new().append(true).open(saved)?, "{seed}")?;
-    }
-    done.with_context(|| format!("seed {seed}, saved to seeds/limit.txt"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_operations_agree() -> Result<()> {
-    let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds/limit.txt");
-    let known: Vec<u64> = std::fs::read_to_string(&saved)?.lines().filter_map(|line| line.split('#').next()?.trim().parse().ok()).collect();
-    let mut operations = 0;
-    for seed in known {
-        operations += checked(seed, &saved).await?;
-    }
-    // A few at a time: most of a history is waiting.
-    let mut seeds = 1..=HISTORIES;
-    let mut running = JoinSet::new();
-    loop {
-        while running.len() < 4
-            && let Some(seed) = seeds.next()
-        {
-            let saved = saved.clone();
-            running.spawn(async move { checked(seed, &saved).await });
-        }
-        let Some(done) = running.join_next().await else { break };
-        operations += done??;
-    }
+    let operations = agree("limit", HISTORIES, history).await?;
     println!("{operations} operations agree on the model, embedded, Redis and Cluster");
     ensure!(operations >= 100_000, "only {operations} operations were compared");
     Ok(())

@@ -10,16 +10,13 @@ mod hold;
 mod reset;
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 use hermod_core::limit::{Algorithm, Limited, Pattern, Per, Rule, Rules};
-use hermod_core::{Micros, Name, Once, Operation, Outcome, RuleId, Seed, SpaceId};
-use hermod_engine::Engine;
+use hermod_core::{Micros, Name, Once, Operation, Outcome, RuleId, SpaceId};
+use hermod_tests::history::{self, Draws, Dumps};
 use hermod_tests::lane::START;
 use hermod_tests::{EngineLane, Store, unique};
-use tokio::task::JoinSet;
 
 /// Of each kind; together more than twenty thousand operations.
 const HISTORIES: u64 = 24;
@@ -31,48 +28,27 @@ const DAY: u64 = 86_400 * SECOND;
 /// How long an idempotency key keeps an answer.
 const KEPT: u64 = 3 * DAY;
 
-/// Draws that follow from the seed alone.
-struct Draws {
-    seed: Seed,
-    count: u64,
+/// Some of them, in any order, seldom none.
+fn some_of<T: Clone>(draws: &mut Draws, items: &[T]) -> Vec<T> {
+    let mut left = items.to_vec();
+    let count = if draws.chance(2) { 0 } else { 1 + draws.below(u64::try_from(items.len()).unwrap()) };
+    (0..count).map(|_| left.swap_remove(usize::try_from(draws.below(u64::try_from(left.len()).unwrap())).unwrap())).collect()
 }
 
-impl Draws {
-    fn below(&mut self, n: u64) -> u64 {
-        self.count += 1;
-        self.seed.child(self.count).below(n)
-    }
+/// An idempotency key, seldom.
+fn key(draws: &mut Draws) -> Option<String> {
+    draws.chance(15).then(|| format!("k{}", draws.below(6)))
+}
 
-    fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[usize::try_from(self.below(u64::try_from(items.len()).unwrap())).unwrap()]
+/// This call; or, at times, one of the last with a key once more.
+fn maybe_again<T: Clone>(draws: &mut Draws, call: T, keyed: &mut Vec<T>, has_key: bool) -> T {
+    if let Some(last) = u64::try_from(keyed.len()).unwrap().checked_sub(1).filter(|_| draws.chance(8)) {
+        return keyed[usize::try_from(last - draws.below(last.min(2) + 1)).unwrap()].clone();
     }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
+    if has_key {
+        keyed.push(call.clone());
     }
-
-    /// Some of them, in any order, seldom none.
-    fn some_of<T: Clone>(&mut self, items: &[T]) -> Vec<T> {
-        let mut left = items.to_vec();
-        let count = if self.chance(2) { 0 } else { 1 + self.below(u64::try_from(items.len()).unwrap()) };
-        (0..count).map(|_| left.swap_remove(usize::try_from(self.below(u64::try_from(left.len()).unwrap())).unwrap())).collect()
-    }
-
-    /// An idempotency key, seldom.
-    fn key(&mut self) -> Option<String> {
-        self.chance(15).then(|| format!("k{}", self.below(6)))
-    }
-
-    /// This call; or, at times, one of the last with a key once more.
-    fn maybe_again<T: Clone>(&mut self, call: T, keyed: &mut Vec<T>, has_key: bool) -> T {
-        if let Some(last) = u64::try_from(keyed.len()).unwrap().checked_sub(1).filter(|_| self.chance(8)) {
-            return keyed[usize::try_from(last - self.below(last.min(2) + 1)).unwrap()].clone();
-        }
-        if has_key {
-            keyed.push(call.clone());
-        }
-        call
-    }
+    call
 }
 
 /// The time of a history, and the times at which something ends.
@@ -114,8 +90,7 @@ struct History {
     lanes: [EngineLane; 3],
     draws: Draws,
     clock: Clock,
-    /// What the embedded engine has dropped; Redis may still have it until its own TTL.
-    swept: BTreeMap<String, String>,
+    dumps: Dumps,
 }
 
 impl History {
@@ -124,8 +99,8 @@ impl History {
         let space = SpaceId::new(unique("leases"))?;
         let open = |store| EngineLane::open_in(store, space.clone());
         let lanes = [open(Store::Embedded).await?, open(Store::Redis).await?, open(Store::Cluster).await?];
-        let (now, draws) = (START.get(), Draws { seed: Seed::new(seed), count: 0 });
-        Ok(History { lanes, draws, clock: Clock { now, latest: now, ends: Vec::new() }, swept: BTreeMap::new() })
+        let (now, draws) = (START.get(), Draws::new(seed));
+        Ok(History { lanes, draws, clock: Clock { now, latest: now, ends: Vec::new() }, dumps: Dumps::default() })
     }
 
     /// What every store answers to one operation.
@@ -144,35 +119,10 @@ impl History {
         Ok([(Store::Embedded, embedded), (Store::Redis, redis), (Store::Cluster, cluster)])
     }
 
-    /// The dumps are equal, but for keys that mean nothing any more; of those some are deleted now.
+    /// The dumps are equal; what they hold.
     async fn compare_state(&mut self) -> Result<BTreeMap<String, String>> {
-        let Engine::Embedded(embedded) = self.lanes[0].engine() else { bail!("the first lane is embedded") };
-        let before = self.clock.latest.saturating_sub(STEP_BACK_MAX);
-        // No leases at all are no record on Redis.
-        let ours: BTreeMap<_, _> = embedded.dump().into_iter().filter(|(_, (value, _))| !value.is_empty()).collect();
-        for lane in &self.lanes[1..] {
-            let Engine::Redis(redis) = lane.engine() else { bail!("the other lanes are Redis") };
-            let mut theirs = redis.dump(lane.space()).await?;
-            for (key, (value, until)) in &ours {
-                let is_stale = until.get() <= before;
-                match theirs.remove(key) {
-                    Some(found) => ensure!(found == *value, "{key} is {found:?} on Redis and {value:?} embedded"),
-                    None => ensure!(is_stale, "{key} = {value:?} is missing on Redis"),
-                }
-                if is_stale && self.draws.chance(50) {
-                    redis.delete(key).await?;
-                }
-            }
-            theirs.retain(|key, value| self.swept.get(key) != Some(value));
-            ensure!(theirs.is_empty(), "only on Redis: {theirs:?}");
-        }
-        let dump = ours.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
-        if self.draws.chance(30) {
-            let ended = ours.into_iter().filter(|(_, (_, until))| until.get() < before);
-            self.swept.extend(ended.map(|(key, (value, _))| (key, value)));
-            embedded.sweep(Micros::saturating(before));
-        }
-        Ok(dump)
+        let before = Micros::saturating(self.clock.latest.saturating_sub(STEP_BACK_MAX));
+        self.dumps.compare(&self.lanes, &mut self.draws, before).await
     }
 }
 
@@ -189,30 +139,7 @@ fn limited(rules: &[Rule]) -> Result<Rules> {
     rules.iter().map(|rule| Ok(Limited::new(rule)?.into())).collect()
 }
 
-fn seeds() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("seeds/leases.txt")
-}
-
 /// Runs the histories, the known seeds first; a seed that fails is saved.
-async fn agree<F: Future<Output = Result<()>> + Send + 'static>(history: impl Fn(u64) -> F) -> Result<()> {
-    let known: Vec<u64> =
-        std::fs::read_to_string(seeds())?.lines().filter_map(|line| line.split('#').next()?.trim().parse().ok()).collect();
-    let mut seeds_left = known.into_iter().chain(1..=HISTORIES);
-    let mut running = JoinSet::new();
-    loop {
-        // A few at a time: most of a history is waiting.
-        while running.len() < 4
-            && let Some(seed) = seeds_left.next()
-        {
-            let history = history(seed);
-            running.spawn(async move { (seed, history.await) });
-        }
-        let Some(done) = running.join_next().await else { break };
-        let (seed, done) = done?;
-        if done.is_err() {
-            writeln!(std::fs::OpenOptions::new().append(true).open(seeds())?, "{seed}")?;
-        }
-        done.with_context(|| format!("seed {seed}, saved to seeds/leases.txt"))?;
-    }
-    Ok(())
+async fn agree<F: Future<Output = Result<u64>> + Send + 'static>(run: impl Fn(u64) -> F) -> Result<()> {
+    history::agree("leases", HISTORIES, run).await.map(|_| ())
 }

@@ -5,7 +5,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use hermod_core::limit::{Act, Algorithm, Explained, Pattern, Rule, Verdict};
-use hermod_core::{Micros, Outcome, RuleId, Seed};
+use hermod_core::{Micros, Outcome, RuleId};
+use hermod_tests::history::Draws;
 use hermod_tests::lane::START;
 use hermod_tests::{EngineLane, Store};
 
@@ -14,63 +15,42 @@ const STEPS: u64 = 200;
 /// A sliding window counts charges for at most this part of the period too long.
 const RING: u64 = 32;
 
-/// Draws that follow from the seed alone.
-struct Draws {
-    seed: Seed,
-    count: u64,
-}
-
-impl Draws {
-    fn new(seed: u64) -> Draws {
-        Draws { seed: Seed::new(seed), count: 0 }
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.count += 1;
-        self.seed.child(self.count).below(n)
-    }
-
-    fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[usize::try_from(self.below(u64::try_from(items.len()).unwrap())).unwrap()]
-    }
-
-    /// An algorithm's rule with numbers worth looking at.
-    fn rule(&mut self, algorithm: Algorithm, id: &str) -> Result<Rule> {
-        loop {
-            let limit = self.one_of(&[1, 1, 2, 3, 5, 10, 60, 1_000]);
-            let period = self.one_of(&[1, 2, 7, 31, 32, 33, 1_000, 65_537, 999_999, 1_000_000, 60_000_000, 86_400_000_000]);
-            let per = hermod_core::limit::Per::span(Micros::saturating(period))?;
-            let mut rule = Rule { algorithm, ..Rule::new(RuleId::new(id)?, Pattern::action("act")?, limit, per) };
-            rule.name = hermod_core::Name::new(id)?;
-            match algorithm {
-                Algorithm::TokenBucket => rule.burst = self.one_of(&[None, Some(1), Some(7), Some(2 * limit), Some(1 << 32)]),
-                Algorithm::LeakyBucket => rule.queue = self.one_of(&[None, Some(1), Some(100)]),
-                Algorithm::SlidingWindow => rule.approximate = id.starts_with("approximate"),
-                Algorithm::FixedWindow if self.below(2) == 0 => {
-                    rule.per = self.one_of(&["day@Europe/Berlin", "hour@Asia/Kolkata", "month@UTC", "week@America/New_York"]).parse()?;
-                }
-                _ => {}
+/// An algorithm's rule with numbers worth looking at.
+fn random_rule(draws: &mut Draws, algorithm: Algorithm, id: &str) -> Result<Rule> {
+    loop {
+        let limit = draws.one_of(&[1, 1, 2, 3, 5, 10, 60, 1_000]);
+        let period = draws.one_of(&[1, 2, 7, 31, 32, 33, 1_000, 65_537, 999_999, 1_000_000, 60_000_000, 86_400_000_000]);
+        let per = hermod_core::limit::Per::span(Micros::saturating(period))?;
+        let mut rule = Rule { algorithm, ..Rule::new(RuleId::new(id)?, Pattern::action("act")?, limit, per) };
+        rule.name = hermod_core::Name::new(id)?;
+        match algorithm {
+            Algorithm::TokenBucket => rule.burst = draws.one_of(&[None, Some(1), Some(7), Some(2 * limit), Some(1 << 32)]),
+            Algorithm::LeakyBucket => rule.queue = draws.one_of(&[None, Some(1), Some(100)]),
+            Algorithm::SlidingWindow => rule.approximate = id.starts_with("approximate"),
+            Algorithm::FixedWindow if draws.below(2) == 0 => {
+                rule.per = draws.one_of(&["day@Europe/Berlin", "hour@Asia/Kolkata", "month@UTC", "week@America/New_York"]).parse()?;
             }
-            // What cannot be counted exactly is refused when it is saved.
-            if rule.meter().is_ok() {
-                return Ok(rule);
-            }
+            _ => {}
+        }
+        // What cannot be counted exactly is refused when it is saved.
+        if rule.meter().is_ok() {
+            return Ok(rule);
         }
     }
+}
 
-    /// As much as fits, or a little.
-    fn cost(&mut self, most: u64) -> u64 {
-        let edge = self.one_of(&[1, 1, 1, 2, most / 2, most - 1, most]);
-        edge.clamp(1, most)
-    }
+/// As much as fits, or a little.
+fn random_cost(draws: &mut Draws, most: u64) -> u64 {
+    let edge = draws.one_of(&[1, 1, 1, 2, most / 2, most - 1, most]);
+    edge.clamp(1, most)
+}
 
-    /// How long until the next step, where `period` is what hurts.
-    fn pause(&mut self, period: u64) -> u64 {
-        let width = period.div_ceil(RING);
-        let edge = self.one_of(&[0, 0, 0, 1, width, period / 2, period, period + width, 2 * period, 10 * period]);
-        let within = self.below(period + 1);
-        self.one_of(&[edge, edge.saturating_sub(1), edge + 1, within])
-    }
+/// How long until the next step, where `period` is what hurts.
+fn random_pause(draws: &mut Draws, period: u64) -> u64 {
+    let width = period.div_ceil(RING);
+    let edge = draws.one_of(&[0, 0, 0, 1, width, period / 2, period, period + width, 2 * period, 10 * period]);
+    let within = draws.below(period + 1);
+    draws.one_of(&[edge, edge.saturating_sub(1), edge + 1, within])
 }
 
 /// One rule, or several, under a clock that is set by hand.
@@ -99,7 +79,7 @@ fn sum_within(admitted: &[(u64, u64)], span: u64, at: u64) -> u64 {
 /// A history of one sliding rule; how many were admitted and how many refused.
 async fn slide(lane: EngineLane, seed: u64, algorithm: Algorithm) -> Result<(EngineLane, u64, u64)> {
     let mut draws = Draws::new(seed);
-    let rule = draws.rule(algorithm, "r")?;
+    let rule = random_rule(&mut draws, algorithm, "r")?;
     let (limit, period) = (rule.limit, rule.per.usual().get());
     // How much longer than a period a charge may count.
     let slack = if algorithm == Algorithm::SlidingLog { 0 } else { period.div_ceil(RING) - 1 };
@@ -107,13 +87,13 @@ async fn slide(lane: EngineLane, seed: u64, algorithm: Algorithm) -> Result<(Eng
     let (mut now, mut retry_at) = (START.get(), None);
     let (mut admitted, mut refused): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
     for _ in 0..STEPS {
-        let pause = draws.pause(period);
+        let pause = random_pause(&mut draws, period);
         now = match (draws.below(4), retry_at) {
             (0, Some(at)) if at > now => at - 1,
             (1, Some(at)) if at > now => at,
             _ => now + pause,
         };
-        let cost = draws.cost(limit);
+        let cost = random_cost(&mut draws, limit);
         if draws.below(5) == 0 {
             counter.ask(Act::Peek, cost, now).await?;
         }
@@ -151,7 +131,7 @@ async fn never_more_than_limit_in_any_trailing_window() -> Result<()> {
 /// A history under these rules; how many refusals were looked at.
 async fn retry(lane: EngineLane, seed: u64, kinds: &[(Algorithm, &str)]) -> Result<(EngineLane, u64)> {
     let mut draws = Draws::new(seed);
-    let rules = kinds.iter().map(|(algorithm, id)| draws.rule(*algorithm, id)).collect::<Result<Vec<_>>>()?;
+    let rules = kinds.iter().map(|(algorithm, id)| random_rule(&mut draws, *algorithm, id)).collect::<Result<Vec<_>>>()?;
     let mosts = rules.iter().map(|rule| rule.meter().map(|meter| meter.most())).collect::<Result<Vec<_>, _>>()?;
     let most = mosts.into_iter().min().context("there is a rule")?;
     let periods: Vec<u64> = rules.iter().map(|rule| rule.per.usual().get()).collect();
@@ -160,8 +140,8 @@ async fn retry(lane: EngineLane, seed: u64, kinds: &[(Algorithm, &str)]) -> Resu
     let (mut now, mut seen) = (START.get(), 0);
     for step in 0..STEPS / 4 {
         let period = draws.one_of(&periods);
-        now += draws.pause(period);
-        let cost = draws.cost(most);
+        now += random_pause(&mut draws, period);
+        let cost = random_cost(&mut draws, most);
         let checked = counter.ask(Act::Check, cost, now).await?;
         if checked.verdict() == Verdict::Allowed {
             continue;

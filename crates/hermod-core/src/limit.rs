@@ -17,7 +17,7 @@ pub mod tally;
 pub mod when;
 
 pub use check::{Check, Checked, Explained, Verdict};
-pub use index::{Attribute, Attributes, Considered, Facts, Index, Why};
+pub use index::{Attribute, Attributes, Considered, Facts, Index, Why, no_rules};
 pub use lease::{Lease, LeaseAct, Leased};
 pub use limited::{Limited, Rules};
 pub use meter::{Act, Meter, Retry, Ruled};

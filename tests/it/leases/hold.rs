@@ -6,7 +6,7 @@ use hermod_core::{Micros, Outcome};
 use hermod_tests::lane::START;
 use hermod_tests::model::lease::{LeaseAsked, Leases, Want, lease_told};
 
-use super::{DAY, Draws, History, KEPT, OPERATIONS, SECOND, STEP_BACK_MAX, agree, limited, rule, span};
+use super::{DAY, Draws, History, KEPT, OPERATIONS, SECOND, STEP_BACK_MAX, agree, key, limited, maybe_again, rule, some_of, span};
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -57,7 +57,7 @@ async fn compare_state(history: &mut History, model: &Leases) -> Result<()> {
     Ok(())
 }
 
-async fn run(seed: u64) -> Result<()> {
+async fn run(seed: u64) -> Result<u64> {
     let mut history = History::open(seed).await?;
     let mut model = Leases::default();
     let mut rules: Vec<Rule> = (0..3).map(|number| lease_rule(&mut history.draws, number)).collect();
@@ -73,9 +73,9 @@ async fn run(seed: u64) -> Result<()> {
         let (home, id) = (draws.one_of(&["s0", "s0", "s1", ""]), draws.one_of(&["a", "a", "a", "b", "b", "c", &long, "s0\na", "\n"]));
         let ttl = draws.one_of(&[1, 1_000, SECOND, 10 * SECOND, 60 * SECOND, 3_600 * SECOND, DAY, Micros::MAX.get()]);
         let act = draws.one_of(&[Act::Acquire, Act::Acquire, Act::Renew, Act::RenewAsBefore, Act::Release]);
-        let (used, key) = (draws.some_of(&rules), draws.key());
+        let (used, key) = (some_of(draws, &rules), key(draws));
         let has_key = key.is_some();
-        let (home, id, ttl, act, used, key) = draws.maybe_again((home, id, ttl, act, used, key), &mut keyed, has_key);
+        let (home, id, ttl, act, used, key) = maybe_again(draws, (home, id, ttl, act, used, key), &mut keyed, has_key);
         // At times another call looks the same: what is kept is answered, whoever asks.
         let body = if draws.chance(20) { "same".to_owned() } else { format!("{id:?} {act:?} {ttl}") };
         let want = match act {
@@ -91,7 +91,7 @@ async fn run(seed: u64) -> Result<()> {
             compare_state(&mut history, &model).await.with_context(|| format!("after step {step}"))?;
         }
     }
-    Ok(())
+    Ok(OPERATIONS)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use hermod_core::{Micros, Outcome, Subject};
 use hermod_tests::model::reset::{ResetAsked, Resets};
 use hermod_tests::model::{Asked, decided};
 
-use super::{History, KEPT, OPERATIONS, SECOND, agree, limited, rule, span};
+use super::{History, KEPT, OPERATIONS, SECOND, agree, key, limited, maybe_again, rule, some_of, span};
 
 /// One of each kind.
 fn rules() -> Vec<Rule> {
@@ -51,19 +51,19 @@ async fn compare_check(history: &mut History, model: &mut Resets, asked: &Asked<
     Ok(())
 }
 
-async fn run(seed: u64) -> Result<()> {
+async fn run(seed: u64) -> Result<u64> {
     let mut history = History::open(seed).await?;
     let mut model = Resets::default();
     let (rules, mut keyed) = (rules(), Vec::new());
     for step in 0..OPERATIONS {
         let draws = &mut history.draws;
         history.clock.jump(draws);
-        let (subject, used) = (draws.one_of(&["s0", "s0", "s1"]), draws.some_of(&rules));
+        let (subject, used) = (draws.one_of(&["s0", "s0", "s1"]), some_of(draws, &rules));
         let (act, cost) = (draws.one_of(&[Act::Check, Act::Check, Act::Check, Act::Peek, Act::Force, Act::Refund]), 1 + draws.below(3));
         // No act is a reset. A check has rules.
-        let (act, key) = (Some(act).filter(|_| draws.chance(75) && !used.is_empty()), draws.key());
+        let (act, key) = (Some(act).filter(|_| draws.chance(75) && !used.is_empty()), key(draws));
         let has_key = key.is_some();
-        let (subject, act, cost, used, key) = draws.maybe_again((subject, act, cost, used, key), &mut keyed, has_key);
+        let (subject, act, cost, used, key) = maybe_again(draws, (subject, act, cost, used, key), &mut keyed, has_key);
         let body = format!("{act:?} {cost} {:?}", used.iter().map(|rule| rule.id.as_str()).collect::<Vec<_>>());
         let (once, now) = (key.as_deref().map(|key| (key, body.as_str())), Micros::saturating(history.clock.now));
         let compared = match act {
@@ -75,7 +75,7 @@ async fn run(seed: u64) -> Result<()> {
             history.compare_state().await.with_context(|| format!("after step {step}"))?;
         }
     }
-    Ok(())
+    Ok(OPERATIONS)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

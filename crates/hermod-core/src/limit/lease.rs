@@ -7,6 +7,7 @@
 use crate::id::Invalid;
 use crate::int::Micros;
 use crate::key;
+use crate::limit::index::no_rules;
 use crate::limit::limited::{Limited, Rules, take_text, write_text};
 use crate::limit::meter::Meter;
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
@@ -75,7 +76,7 @@ impl Lease {
     /// Keeps a lease for longer: for `ttl` from now, or as long as it was taken for.
     pub fn renew(place: Place, home: &str, id: String, ttl: Option<Micros>) -> Lease {
         let ttl = ttl.unwrap_or(Micros::ZERO);
-        Lease { place, home: home.to_owned(), act: LeaseAct::Renew, id, ttl, ttl_max: Micros::MAX, asker: None, rules: Rules::from([]) }
+        Lease { place, home: home.to_owned(), act: LeaseAct::Renew, id, ttl, ttl_max: Micros::MAX, asker: None, rules: no_rules() }
     }
 
     /// Gives a lease back.
@@ -88,7 +89,7 @@ impl Lease {
             ttl: Micros::ZERO,
             ttl_max: Micros::MAX,
             asker: None,
-            rules: Rules::from([]),
+            rules: no_rules(),
         }
     }
 

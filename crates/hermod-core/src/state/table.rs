@@ -28,7 +28,7 @@ pub trait Value: Sized {
 }
 
 /// What the index, the spare room of the list and the allocator take for a record beyond its own size, measured.
-const SLOT_OVERHEAD: usize = 16;
+const SLOT_OVERHEAD: usize = 32;
 
 #[derive(Debug)]
 struct Slot<V> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use hermod_catalog::{Matched, Scope};
 use hermod_core::limit::{
-    Act, Attributes, Check, Considered, Explained, Facts, Limited, Mode, OnStoreError, Reset, Rules, Scope as Counter, Verdict,
+    Act, Attributes, Check, Considered, Explained, Facts, Limited, Mode, OnStoreError, Reset, Rules, Scope as Counter, Verdict, no_rules,
 };
 use hermod_core::{Action, INT_MAX, Invalid, Once, Outcome, Subject};
 use hermod_engine::{Clock, Durability, Engine, EngineError};
@@ -180,7 +180,10 @@ impl App {
                 return Ok(CheckAnswer::new(kept));
             }
         }
-        let first = self.run(caller, ask, None, ask.act, shared, None).await?;
+        // A ban refuses without a look at any counter: what all share is not touched for it.
+        let is_banned = matches!(ask.act, Act::Check | Act::Force) && own.iter().any(|rule| rule.mode == Mode::Block);
+        let act = if is_banned { Act::Peek } else { ask.act };
+        let first = self.run(caller, ask, None, act, shared, None).await?;
         if first.checked.verdict() != Verdict::Allowed {
             // Refused already; the others are looked at, so that the answer is complete.
             let second = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, None).await?;
@@ -193,7 +196,7 @@ impl App {
             // Whether the subject was charged is not known; to charge once too often is the safe side.
             Err(Fault::Engine(_)) => false,
         };
-        let undo = match ask.act {
+        let undo = match act {
             Act::Check | Act::Force => Act::Undo,
             Act::Refund | Act::Undo => Act::Force,
             Act::Peek => Act::Peek,
@@ -219,7 +222,10 @@ impl App {
         once: Option<&Once>,
     ) -> Result<Ran, Fault> {
         let place = self.engine.partitions().place(&caller.space, subject.map_or("", Subject::as_str));
-        let check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules)).asked_by(ask.subject.clone());
+        let mut check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules));
+        if subject.is_none() {
+            check = check.asked_by(ask.subject.clone());
+        }
         let ran = self.engine.run(&check, once).await.map_err(Fault::Engine)?;
         let (checked, is_replayed) = match ran.outcome {
             Outcome::Done(checked) => (checked, false),
@@ -287,7 +293,7 @@ enum Fault {
 fn split(rules: Rules) -> (Rules, Rules) {
     let is_plain = |rule: &Limited| rule.scope == Counter::Subject && !rule.is_lease();
     if rules.iter().all(|rule| is_plain(rule)) {
-        return (rules, Rules::from([]));
+        return (rules, no_rules());
     }
     let counted = || rules.iter().filter(|rule| !rule.is_lease());
     let (own, shared): (Vec<_>, Vec<_>) = counted().cloned().partition(|rule| rule.scope == Counter::Subject);

@@ -119,3 +119,20 @@ async fn more_rules_than_one_step_can_test_are_refused_and_nothing_else_suffers(
     })
     .await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ban_leaves_what_all_share_as_it_is() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.rule("all", "act", 2, "1day", json!({"scope": "global"})).await?;
+        team.rule("ban", "act", 1, "1h", json!({"mode": "block", "subject": "mallory"})).await?;
+        let ask = |subject: &str, cost: u64| json!({"subject": subject, "action": "act", "cost": cost});
+        let forced = |subject: &str, cost: u64| json!({"subject": subject, "action": "act", "cost": cost, "force": true});
+        // Four at most are counted, and a ban that gave back its three would leave one.
+        assert!(allowed(team, "check", forced("bob", 4)).await?);
+        assert!(!allowed(team, "check", forced("mallory", 3)).await?);
+        team.limit("refund", ask("bob", 2)).await?;
+        assert_eq!(team.left("new", "act", "all").await?, 0);
+        Ok(())
+    })
+    .await
+}
