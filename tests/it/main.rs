@@ -11,6 +11,7 @@ mod leases;
 mod nginx;
 mod outage;
 mod property;
+mod queue;
 mod readme;
 mod servers;
 mod tables;

@@ -110,8 +110,16 @@ text_type!(
     Name, "name", check_name
 );
 text_type!(
+    /// A queue's identifier within its space.
+    QueueId, "queue", check_name
+);
+text_type!(
     /// Who acts or is addressed: a user, an agent, an IP.
     Subject, "subject", check_text
+);
+text_type!(
+    /// Whom a delivery is for: the unit of order.
+    Recipient, "to", check_text
 );
 text_type!(
     /// What a subject does: `tasks/create`.

@@ -4,13 +4,14 @@
 //! one script can reach them all, and no others. Names (spaces, rule ids) hold no `:` `/` `{` `}`;
 //! free text stands last.
 
-use crate::id::SpaceId;
+use crate::id::{QueueId, SpaceId};
 use crate::int::Micros;
 use crate::limit::lease::Held;
 use crate::limit::tally::Tally;
 use crate::once::Kept;
 use crate::partition::Place;
 use crate::state::Value;
+use crate::state::queues::Finished;
 
 /// `hm:{space/pp}:limit:<subject>`, HASH rule -> packed record (`limit/tally.rs`). Without a subject:
 /// the counters that all subjects share.
@@ -26,6 +27,17 @@ pub fn lease(place: &Place, subject: &str) -> String {
 /// `hm:{space/pp}:once:<key> <home>`, STRING `until fingerprint reply note`, packed. A key holds no space.
 pub fn once(place: &Place, key: &str, home: &str) -> String {
     tagged(place, "once:", &[key, " ", home])
+}
+
+/// `hm:{space/pp}:queue:<queue>:n`, STRING the last number; what else belongs to a queue begins with the same
+/// but the `n` (`queue/line.lua`).
+pub fn queue(place: &Place, queue: &QueueId) -> String {
+    tagged(place, "queue:", &[queue.as_str(), ":n"])
+}
+
+/// `hm:{space/pp}:queue:<queue>:finished:<key>`, STRING `until number`, packed.
+pub(crate) fn finished_in(tag: &str, queue: &str, key: &str) -> String {
+    format!("hm:{{{tag}}}:queue:{queue}:finished:{key}")
 }
 
 /// A key under the partition's hash tag. By hand, as every operation spells one.
@@ -52,14 +64,33 @@ pub fn all_of(space: &SpaceId) -> String {
     format!("hm:{{{space}/*")
 }
 
+/// The part of a queue that a key is, as `body`.
+fn part_of_queue(key: &str) -> Option<&str> {
+    let (_, queue) = key.split_once("}:queue:")?;
+    queue.split_once(':').map(|(_, part)| part)
+}
+
+/// The name of a field or a member as text, for dumps and people.
+pub fn field_text(key: &str, field: &[u8]) -> String {
+    match (part_of_queue(key), <[u8; 8]>::try_from(field)) {
+        (Some(part), Ok(number)) if !matches!(part, "line" | "key") => u64::from_be_bytes(number).to_string(),
+        _ => String::from_utf8_lossy(field).into_owned(),
+    }
+}
+
 /// A stored value as text, for dumps and people.
 pub fn value_text(key: &str, value: &[u8]) -> String {
+    if let Some(part) = part_of_queue(key).filter(|part| matches!(*part, "body" | "tried" | "line" | "key")) {
+        return crate::queue::line::redis_text(part, value);
+    }
     let text = if key.contains("}:limit:") {
         Tally::unpack(value).map(|(tally, until)| tally.to_text(until))
     } else if key.contains("}:once:") {
         Kept::unpack(value).map(|(kept, until)| kept.to_text(until))
     } else if key.contains("}:lease:") {
         Held::read(value).map(|held| held.to_text(Micros::ZERO))
+    } else if key.contains(":finished:") {
+        Finished::unpack(value).map(|(finished, until)| finished.to_text(until))
     } else {
         None
     };

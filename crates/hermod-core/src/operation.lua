@@ -1,4 +1,3 @@
-#!lua
 -- operation.lua, the common opening of every script; twin of operation.rs and once.rs
 -- KEYS    per operation: hm:{space/pp}:once:<key> <home>  STRING  until fingerprint reply note  if it has an
 --         idempotency key, then its own

@@ -57,10 +57,18 @@ pub struct Script {
 /// The script of an operation, by its path under `src/`: the common opening, what it shares with
 /// others, and its own text.
 macro_rules! script {
+    // It frees more than it takes: it may run when the store is full.
+    (frees $name:literal $(, $shared:literal)*) => {
+        $crate::operation::script!("#!lua flags=allow-oom\n"; $name $(, $shared)*)
+    };
     ($name:literal $(, $shared:literal)*) => {
+        $crate::operation::script!("#!lua\n"; $name $(, $shared)*)
+    };
+    ($flags:literal; $name:literal $(, $shared:literal)*) => {
         $crate::operation::Script {
             name: $name,
             text: concat!(
+                $flags,
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/operation.lua")),
                 $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $shared, ".lua")),)*
                 include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $name, ".lua")),
@@ -71,7 +79,17 @@ macro_rules! script {
 pub(crate) use script;
 
 /// Every script there is, so that a runner can prepare them.
-pub const SCRIPTS: &[Script] = &[crate::limit::Check::SCRIPT, crate::limit::Lease::SCRIPT, crate::limit::Reset::SCRIPT];
+pub const SCRIPTS: &[Script] = &[
+    crate::limit::Check::SCRIPT,
+    crate::limit::Lease::SCRIPT,
+    crate::limit::Reset::SCRIPT,
+    crate::queue::Push::SCRIPT,
+    crate::queue::Claim::SCRIPT,
+    crate::queue::Settle::SCRIPT,
+    crate::queue::Edit::SCRIPT,
+    crate::queue::List::SCRIPT,
+    crate::queue::Stats::SCRIPT,
+];
 
 /// One operation's part of a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

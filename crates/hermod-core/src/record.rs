@@ -16,6 +16,14 @@ pub enum Family {
     Once = 2,
     /// A subject's leases.
     Lease = 3,
+    /// A delivery: what is known of it, and its payload.
+    Body = 5,
+    /// The attempts at a delivery.
+    Tried = 6,
+    /// The last number a queue has given out.
+    Numbers = 7,
+    /// The key of a delivery that was finished.
+    Finished = 8,
 }
 
 impl Family {
@@ -25,6 +33,10 @@ impl Family {
             1 => Some(Family::Limit),
             2 => Some(Family::Once),
             3 => Some(Family::Lease),
+            5 => Some(Family::Body),
+            6 => Some(Family::Tried),
+            7 => Some(Family::Numbers),
+            8 => Some(Family::Finished),
             _ => None,
         }
     }
@@ -35,6 +47,10 @@ impl Family {
             Family::Limit => 1,
             Family::Once => 2,
             Family::Lease => 3,
+            Family::Body => 5,
+            Family::Tried => 6,
+            Family::Numbers => 7,
+            Family::Finished => 8,
         }
     }
 }
@@ -115,6 +131,26 @@ pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk::<N>()?;
     *rest = tail;
     Some(*head)
+}
+
+/// Appends numbers, eight bytes each.
+pub(crate) fn put<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Takes a number off the front.
+pub(crate) fn take_number(rest: &mut &[u8]) -> Option<u64> {
+    take(rest).map(u64::from_le_bytes)
+}
+
+/// Takes so many bytes off the front as the four bytes before them say.
+pub(crate) fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u32::from_le_bytes(take(rest)?);
+    let (bytes, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = tail;
+    Some(bytes)
 }
 
 /// Takes a point in time off the front.

@@ -7,6 +7,7 @@
 
 mod chunks;
 mod key;
+pub mod queues;
 mod table;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use crate::once::Kept;
 use crate::partition::Place;
 use crate::record::{Damaged, Family, Record};
 
+use queues::Queues;
 pub use table::{Found, Table, Value};
 
 /// The memory bound is reached and the operation would need more. Nothing was changed.
@@ -37,6 +39,8 @@ pub struct State {
     pub leases: Leases,
     /// Kept answers by (space, idempotency key, home).
     pub onces: Onces,
+    /// Deliveries by (space, queue).
+    pub queues: Queues,
     /// Set by the engine when memory is short: nothing new may be created.
     pub is_full: bool,
 }
@@ -48,6 +52,7 @@ impl State {
             limits: Limits { table: Table::new(Family::Limit, partition), key: Vec::new() },
             leases: Leases { table: Table::new(Family::Lease, partition), key: Vec::new() },
             onces: Onces { table: Table::new(Family::Once, partition), key: Vec::new() },
+            queues: Queues::new(partition),
             is_full: false,
         }
     }
@@ -58,12 +63,18 @@ impl State {
             Family::Limit => self.limits.table.load(record),
             Family::Lease => self.leases.table.load(record),
             Family::Once => self.onces.table.load(record),
+            Family::Body | Family::Tried | Family::Numbers | Family::Finished => self.queues.load(record),
         }
+    }
+
+    /// All records of the journal are loaded: makes what follows from them.
+    pub fn loaded(&mut self) {
+        self.queues.loaded();
     }
 
     /// Whether the last operation changed something urgent.
     pub fn has_urgent(&self) -> bool {
-        self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.onces.table.has_urgent()
+        self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.onces.table.has_urgent() || self.queues.has_urgent()
     }
 
     /// Moves the bytes of urgent changes to the end of `out`.
@@ -71,29 +82,32 @@ impl State {
         self.limits.table.take_urgent(out);
         self.leases.table.take_urgent(out);
         self.onces.table.take_urgent(out);
+        self.queues.take_urgent(out);
     }
 
     /// Writes at most `max` deferred changes to `out`; how many it wrote.
     pub fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
         let mut written = self.limits.table.flush(max, out);
         written += self.leases.table.flush(max - written, out);
-        written + self.onces.table.flush(max - written, out)
+        written += self.onces.table.flush(max - written, out);
+        written + self.queues.flush(max - written, out)
     }
 
     /// Looks at the next `steps` records of each table and drops those that ended before `before`.
     pub fn sweep(&mut self, before: Micros, steps: usize, out: &mut Vec<u8>) -> usize {
         let tallies = self.limits.table.sweep(before, steps, out);
-        tallies + self.leases.table.sweep(before, steps, out) + self.onces.table.sweep(before, steps, out)
+        let kept = self.onces.table.sweep(before, steps, out) + self.queues.sweep(before, steps, out);
+        tallies + self.leases.table.sweep(before, steps, out) + kept
     }
 
     /// How much memory it takes, about.
     pub fn bytes(&self) -> usize {
-        self.limits.table.bytes() + self.leases.table.bytes() + self.onces.table.bytes()
+        self.limits.table.bytes() + self.leases.table.bytes() + self.onces.table.bytes() + self.queues.bytes()
     }
 
     /// How many records it holds.
     pub fn records(&self) -> usize {
-        self.limits.table.len() + self.leases.table.len() + self.onces.table.len()
+        self.limits.table.len() + self.leases.table.len() + self.onces.table.len() + self.queues.records()
     }
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
@@ -102,6 +116,7 @@ impl State {
         self.limits.table.dump(out, |tag, rule, subject| format!("hm:{{{tag}}}:limit:{subject} {rule}"));
         self.leases.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:lease:{subject}"));
         self.onces.table.dump(out, |tag, key, home| format!("hm:{{{tag}}}:once:{key} {home}"));
+        self.queues.dump(out);
     }
 }
 

@@ -100,6 +100,7 @@ impl Embedded {
             Some(shard) => shard.load(record),
             None => Err(hermod_core::record::Damaged),
         })?;
+        shards.iter_mut().for_each(State::loaded);
         let folder = files.folder()?;
         let io = |source| OpenError::Folder { path: options.folder.clone(), source };
         let memory_used = shards.iter().map(State::bytes).sum();

@@ -145,24 +145,35 @@ impl Redis {
         self.inner.call_one(&NOTHING, call, 0).await.map(|_| ()).map_err(|fault| self.explain(&NOTHING, fault))
     }
 
-    /// Every key and value of a space; of a hash, every field. For tests: it walks all keys of every node.
+    /// Every key and value of a space; of a hash every field, of a set every member. For tests: it walks all
+    /// keys of every node.
     pub async fn dump(&self, space: &SpaceId) -> Result<BTreeMap<String, String>, EngineError> {
         let lanes = self.inner.link.connection()?;
         let fault = |e: RedisError| EngineError::caused("the store could not be dumped", e);
         let mut out = BTreeMap::new();
         for key in lanes.next().keys(&hermod_core::key::all_of(space)).await.map_err(fault)? {
-            if !key.contains("}:limit:") {
-                if let Value::BulkString(bytes) = lanes.next().send(cmd("GET").arg(&key)).await.map_err(fault)? {
+            let kind = lanes.next().send(cmd("TYPE").arg(&key)).await.map_err(fault)?;
+            let command = match kind {
+                Value::SimpleString(kind) if kind == "hash" => cmd("HGETALL").arg(&key).clone(),
+                Value::SimpleString(kind) if kind == "zset" => cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").clone(),
+                _ => cmd("GET").arg(&key).clone(),
+            };
+            match lanes.next().send(&command).await.map_err(fault)? {
+                Value::BulkString(bytes) => {
                     let text = hermod_core::key::value_text(&key, &bytes);
                     out.insert(key, text);
                 }
-                continue;
-            }
-            let Value::Array(items) = lanes.next().send(cmd("HGETALL").arg(&key)).await.map_err(fault)? else { continue };
-            for pair in items.chunks(2) {
-                let [Value::BulkString(field), Value::BulkString(value)] = pair else { continue };
-                let text = hermod_core::key::value_text(&key, value);
-                out.insert(format!("{key} {}", String::from_utf8_lossy(field)), text);
+                Value::Array(items) => {
+                    for pair in items.chunks(2) {
+                        let [Value::BulkString(field), Value::BulkString(value)] = pair else { continue };
+                        let text = match command.args_iter().next() {
+                            Some(::redis::Arg::Simple(b"ZRANGE")) => String::from_utf8_lossy(value).into_owned(),
+                            _ => hermod_core::key::value_text(&key, value),
+                        };
+                        out.insert(format!("{key} {}", hermod_core::key::field_text(&key, field)), text);
+                    }
+                }
+                _ => {}
             }
         }
         Ok(out)

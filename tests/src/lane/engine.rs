@@ -20,7 +20,7 @@ pub struct EngineLane {
     clock: ManualClock,
     space: SpaceId,
     pub(super) rules: Rules,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
 }
 
 impl EngineLane {
@@ -43,7 +43,19 @@ impl EngineLane {
             Store::Redis => Engine::Redis(open_redis(&server::Redis::shared()?.url(), &clock).await?),
             Store::Cluster => Engine::Redis(open_redis(&server::Cluster::shared()?.url(), &clock).await?),
         };
-        Ok(EngineLane { engine, clock, space, rules: Rules::default(), _folder: folder })
+        Ok(EngineLane { engine, clock, space, rules: Rules::default(), folder: folder })
+    }
+
+    /// Closes an embedded engine and opens its folder again; others stay as they are.
+    pub async fn reopen(&mut self) -> Result<()> {
+        let Some(folder) = self.folder.as_ref() else { return Ok(()) };
+        self.engine.close().await?;
+        let path = folder.path().to_owned();
+        // The lock of the folder goes with the last handle, so this one must go before the next comes.
+        self.engine = Engine::Embedded(Embedded::open(embedded::Options::new(tempfile::tempdir()?.path()))?);
+        let options = embedded::Options { clock: Clock::Manual(self.clock.clone()), ..embedded::Options::new(path) };
+        self.engine = Engine::Embedded(Embedded::open(options)?);
+        Ok(())
     }
 
     /// Its clock.

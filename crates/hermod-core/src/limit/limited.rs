@@ -113,12 +113,12 @@ impl Limited {
 }
 
 /// Names are at most 64 bytes, so one byte tells their length.
-pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     out.push(u8::try_from(text.len()).expect("names are bounded to 64 bytes"));
     out.extend_from_slice(text.as_bytes());
 }
 
-pub(super) fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+pub(crate) fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     let [length] = record::take(rest)?;
     let (text, tail) = rest.split_at_checked(usize::from(length))?;
     *rest = tail;

@@ -1,0 +1,24 @@
+//! queue: hold this until its time, then hand it to exactly one consumer, in order.
+//!
+//! A delivery has a due time and perhaps a recipient. It can be claimed when it is due; deliveries of one
+//! recipient are handed out in (due, insertion) order, one at a time. A claim is a lease with a token that
+//! only grows: whoever holds an older one changes nothing.
+
+pub mod backoff;
+pub mod claim;
+pub mod delivery;
+pub mod edit;
+pub mod line;
+pub mod list;
+pub mod push;
+pub mod settle;
+pub mod stats;
+
+pub use backoff::Backoff;
+pub use claim::{Claim, Claimed, Failing, Handed};
+pub use delivery::{Delivery, DeliveryId, Due, IfExists, Number, Token};
+pub use edit::{Change, Edit, Edited};
+pub use list::{Filter, List, Listed, Page, Shown, Status};
+pub use push::{Push, Pushed, Stored};
+pub use settle::{Settle, SettleAct, Settled};
+pub use stats::{Counts, Stats};

@@ -1,0 +1,82 @@
+-- queue/claim.lua, twin of queue/claim.rs
+-- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
+-- ARGV    <I2I8I8I2B count, lease, drop after (0: never), attempts at most, 1: dropped after the last>
+-- REPLY   'c' <I8I8I8 now, next + 1, next end of a lease + 1 (0: none)> <I2I2 dead expired>, each
+--         <I8I8I8I8I2 number token until at attempt> <I4c0 body>
+local CLAIM_MAX, BYTES_MAX = 200, 1048576
+
+-- Ends the leases whose time is over: they have their place again, or have failed for good.
+local function reap(most, drops)
+  local ended, failed = call('ZRANGEBYSCORE', held, '-inf', now, 'LIMIT', 0, CLAIM_MAX), 0
+  for i = 1, #ended do
+    local stored = call('HGET', tried, ended[i])
+    local attempts, token, _, at = unpack_ints(TRIED, stored)
+    local meta = sub(stored, TRIED_SIZE + 1)
+    local was_due, _, max, _, to = unpack_ints(META, meta)
+    if max == 0 then max = most end
+    if attempts < max then
+      give_back(ended[i], to, was_due, false, attempts, token, meta)
+    else
+      exhaust(ended[i], to, at, drops, attempts, token, meta)
+      failed = failed + 1
+    end
+  end
+  return failed
+end
+
+return drive(function(first_key, at, _, keep)
+  open(first_key)
+  local count, lease, drop_after, most, drops = unpack_ints('<I2I8I8I2B', given, at)
+  local failed, expired, till = reap(most, drops), 0, after(now, lease)
+  local handed, n, steps, bytes = {}, 0, CLAIM_MAX, 0
+  repeat
+    local wanted, freed = count - n, false
+    if steps < wanted then wanted = steps end
+    local heads = {}
+    if wanted > 0 then heads = call('ZRANGEBYSCORE', due, '-inf', now, 'WITHSCORES', 'LIMIT', 0, wanted) end
+    local size = #heads / 2
+    steps = steps - size
+    if size > 0 then
+      local members = {}
+      for i = 1, size do members[i] = heads[2 * i - 1] end
+      local bodies, tries = call('HMGET', body, unpack(members)), call('HMGET', tried, unpack(members))
+      local taken, ends, marks, firsts, t, f = {}, {}, {}, {}, 0, 0
+      for i = 1, size do
+        if bytes >= BYTES_MAX then break end
+        local member, stored, time = members[i], bodies[i], tonumber(heads[2 * i])
+        local meta = meta_of(stored)
+        local was_due, expires, _, _, to = unpack_ints(META, meta)
+        if (expires > 0 and expires <= now) or (drop_after > 0 and after(was_due, drop_after) <= now) then
+          call('ZREM', due, member)
+          leave(to)
+          forget(member, meta)
+          expired, freed = expired + 1, true
+        else
+          local token, attempt = number(), 1
+          if tries[i] then attempt = unpack_ints('<I2', tries[i]) + 1 end
+          t = t + 1
+          taken[t], ends[2 * t - 1], ends[2 * t], marks[2 * t - 1] = member, till, member, member
+          marks[2 * t] = pack_ints(TRIED, attempt, token, till, time, 0) .. meta
+          if to ~= '' then
+            firsts[f + 1], firsts[f + 2] = to, member .. '\1'
+            f = f + 2
+          end
+          n, bytes = n + 1, bytes + #stored
+          handed[n] = pack_ints('<I8I8I8I8I2I4', number_of(member), token, till, time, attempt, #stored) .. stored
+        end
+      end
+      if t > 0 then
+        call('ZREM', due, unpack(taken))
+        call('ZADD', held, unpack(ends))
+        call('HSET', tried, unpack(marks))
+        if f > 0 then call('HSET', lines, unpack(firsts)) end
+      end
+    end
+    -- Who stood behind one that was over may have come up.
+  until not freed or bytes >= BYTES_MAX or steps == 0 or n == count
+  close()
+  local reply = 'c' .. pack_ints('<I8I8I8I2I2', now, next_number(first(due)), next_number(first(held)), failed, expired)
+    .. table.concat(handed)
+  if keep and n > 0 then keep(reply) end
+  return reply
+end)

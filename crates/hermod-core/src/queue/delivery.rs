@@ -1,0 +1,323 @@
+//! A delivery: what is pushed, how it is named, and the bytes it is stored as on both engines.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::id::{Invalid, Name, Recipient};
+use crate::int::Micros;
+use crate::limit::limited::{take_text, write_text};
+use crate::once::Once;
+use crate::record;
+
+/// A delivery may carry so many tags.
+pub const TAGS_MAX: usize = 10;
+/// The largest payload, in bytes.
+pub const PAYLOAD_MAX: usize = 256 << 10;
+/// A delivery may be attempted so often.
+pub const ATTEMPTS_MAX: u16 = 100;
+
+/// A delivery's number within its queue and partition: it grows with every insertion.
+pub type Number = u64;
+
+/// A fencing token. Of one delivery each is greater than those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// A delivery's name within its queue: where it lives, and its number there. Text: `dl_` and 16 characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryId {
+    /// The partition.
+    pub partition: u16,
+    /// Its number there.
+    pub number: Number,
+}
+
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // 80 bits are 16 digits of 5.
+        let bits = u128::from(self.partition) << 64 | u128::from(self.number);
+        let digit = |place: u32| usize::try_from((bits >> (5 * place)) & 31).ok().and_then(|at| DIGITS.get(at)).copied().unwrap_or(b'0');
+        let text: String = (0..16).rev().map(|place| char::from(digit(place))).collect();
+        write!(f, "dl_{text}")
+    }
+}
+
+impl FromStr for DeliveryId {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<DeliveryId, Invalid> {
+        let bad = || Invalid::new("id", "is no delivery's; they are dl_ and 16 letters and digits");
+        let digits = text.strip_prefix("dl_").filter(|digits| digits.len() == 16).ok_or_else(bad)?;
+        let mut bits = 0_u128;
+        for byte in digits.bytes() {
+            let digit = DIGITS.iter().position(|other| *other == byte).ok_or_else(bad)?;
+            bits = bits << 5 | u128::try_from(digit).map_err(|_| bad())?;
+        }
+        let partition = u16::try_from(bits >> 64).map_err(|_| bad())?;
+        let number = u64::try_from(bits & u128::from(u64::MAX)).map_err(|_| bad())?;
+        Ok(DeliveryId { partition, number })
+    }
+}
+
+/// What becomes of a push whose key names a delivery that is not finished.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfExists {
+    /// The one that is there stays as it is. Also a finished one counts, for three days: asking twice is safe.
+    #[default]
+    Keep,
+    /// It is made anew from this push, under the same id.
+    Replace,
+    /// The same, but its time is put off and never brought forward.
+    Debounce,
+}
+
+impl IfExists {
+    pub(super) fn number(self) -> u8 {
+        match self {
+            IfExists::Keep => 0,
+            IfExists::Replace => 1,
+            IfExists::Debounce => 2,
+        }
+    }
+}
+
+/// When a delivery is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// At this time; the past means at once.
+    At(Micros),
+    /// So long from now.
+    In(Micros),
+}
+
+impl Due {
+    /// The time itself.
+    pub fn from(self, now: Micros) -> Micros {
+        match self {
+            Due::At(time) => time,
+            Due::In(span) => now.plus(span),
+        }
+    }
+
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        let (is_span, time) = match self {
+            Due::At(time) => (0, time),
+            Due::In(span) => (1, span),
+        };
+        out.push(is_span);
+        out.extend_from_slice(&time.get().to_le_bytes());
+    }
+}
+
+/// A delivery to push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When.
+    pub due: Due,
+    /// To whom.
+    pub to: Option<Recipient>,
+    /// What it is known by to whoever pushes it.
+    pub key: Option<String>,
+    /// What becomes of it if the key is there already.
+    pub if_exists: IfExists,
+    /// What it can be found by.
+    pub tags: Vec<Name>,
+    /// How often it may be attempted, if not as often as the queue says.
+    pub max_attempts: Option<u16>,
+    /// Not to be handed out from then on.
+    pub expires_at: Option<Micros>,
+    /// Whether the payload is JSON; otherwise it is bytes.
+    pub is_json: bool,
+    /// What it carries.
+    pub payload: Vec<u8>,
+}
+
+impl Delivery {
+    /// A plain one.
+    pub fn new(due: Due, is_json: bool, payload: impl Into<Vec<u8>>) -> Delivery {
+        Delivery {
+            due,
+            to: None,
+            key: None,
+            if_exists: IfExists::Keep,
+            tags: Vec::new(),
+            max_attempts: None,
+            expires_at: None,
+            is_json,
+            payload: payload.into(),
+        }
+    }
+
+    /// Checks what came from outside.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.payload.len() > PAYLOAD_MAX {
+            return Err(Invalid::new("payload", format!("is {} bytes; at most {PAYLOAD_MAX} are allowed", self.payload.len())));
+        }
+        if self.tags.len() > TAGS_MAX {
+            return Err(Invalid::new("tags", format!("are {}; at most {TAGS_MAX} are allowed", self.tags.len())));
+        }
+        if self.max_attempts.is_some_and(|max| max == 0 || max > ATTEMPTS_MAX) {
+            return Err(Invalid::new("max_attempts", format!("must be between 1 and {ATTEMPTS_MAX}")));
+        }
+        if let Some(key) = &self.key {
+            Once::check_key(key).map_err(|fault| Invalid::new("key", fault.reason))?;
+        }
+        Ok(())
+    }
+
+    /// Where it belongs: with its recipient; else with others of its key; else anywhere.
+    pub fn home(&self) -> Option<&str> {
+        self.to.as_ref().map(Recipient::as_str).or(self.key.as_deref())
+    }
+
+    /// As it is stored, due at `due`.
+    pub(super) fn body(&self, due: Micros) -> Box<[u8]> {
+        let mut out = Vec::with_capacity(32 + self.payload.len());
+        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(&due.get().to_le_bytes());
+        self.write_rest(&mut out);
+        let length = u16::try_from(out.len() - 2).expect("a recipient, a key and ten tags are short").to_le_bytes();
+        for (slot, byte) in out.iter_mut().zip(length) {
+            *slot = byte;
+        }
+        out.extend_from_slice(&self.payload);
+        out.into_boxed_slice()
+    }
+
+    /// What is stored between the due time and the payload.
+    pub(super) fn write_rest(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.expires_at.unwrap_or_default().get().to_le_bytes());
+        out.extend_from_slice(&self.max_attempts.unwrap_or(0).to_le_bytes());
+        out.push(u8::from(self.is_json));
+        let to = self.to.as_ref().map_or("", Recipient::as_str);
+        out.extend_from_slice(&u16::try_from(to.len()).expect("recipients are short").to_le_bytes());
+        out.extend_from_slice(to.as_bytes());
+        write_text(out, self.key.as_deref().unwrap_or(""));
+        let tags: std::collections::BTreeSet<&str> = self.tags.iter().map(Name::as_str).collect();
+        out.push(u8::try_from(tags.len()).expect("tags are few"));
+        for tag in tags {
+            write_text(out, tag);
+        }
+    }
+}
+
+/// What is stored of a delivery besides its payload:
+/// `due u64, expires u64 (0: never), max_attempts u16 (0: the queue's), is_json u8, to (u16 length), key (u8
+/// length), tags u8, each (u8 length)`, little endian. A body is the length of this as u16, this, and the payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// When it is due, whatever became of it since.
+    pub due: Micros,
+    /// Not to be handed out from then on.
+    pub expires_at: Option<Micros>,
+    /// How often it may be attempted, if not as often as the queue says.
+    pub max_attempts: Option<u16>,
+    /// Whether the payload is JSON.
+    pub is_json: bool,
+    /// To whom; empty: to nobody in particular.
+    pub to: &'a str,
+    /// What it is known by; empty: nothing.
+    pub key: &'a str,
+    /// What it can be found by.
+    pub tags: Vec<&'a str>,
+}
+
+impl Meta<'_> {
+    /// What it is looked up by, if it has a key. A key belongs to its recipient.
+    pub fn known_by(&self) -> Option<Box<str>> {
+        known_by(self.key, self.to)
+    }
+}
+
+/// What the delivery of a key is looked up by. No key holds a NUL.
+pub(super) fn known_by(key: &str, to: &str) -> Option<Box<str>> {
+    (!key.is_empty()).then(|| [key, "\0", to].concat().into())
+}
+
+/// A stored body: what is known of a delivery, and its payload.
+pub fn read_body(body: &[u8]) -> Option<(Meta<'_>, &[u8])> {
+    let mut rest = body;
+    let length = u16::from_le_bytes(record::take(&mut rest)?);
+    let (mut meta, payload) = rest.split_at_checked(usize::from(length))?;
+    let due = record::take_micros(&mut meta)?;
+    let expires_at = Some(record::take_micros(&mut meta)?).filter(|at| *at > Micros::ZERO);
+    let max_attempts = Some(u16::from_le_bytes(record::take(&mut meta)?)).filter(|max| *max > 0);
+    let [is_json] = record::take(&mut meta)?;
+    let to_length = u16::from_le_bytes(record::take(&mut meta)?);
+    let (to, mut meta) = meta.split_at_checked(usize::from(to_length))?;
+    let to = std::str::from_utf8(to).ok()?;
+    let key = take_text(&mut meta)?;
+    let [count] = record::take(&mut meta)?;
+    let tags = (0..count).map(|_| take_text(&mut meta)).collect::<Option<Vec<_>>>()?;
+    Some((Meta { due, expires_at, max_attempts, is_json: is_json == 1, to, key, tags }, payload))
+}
+
+/// The body, due at another time.
+pub(super) fn with_due(body: &[u8], due: Micros) -> Option<Box<[u8]>> {
+    let mut body: Box<[u8]> = body.into();
+    body.get_mut(2..10)?.copy_from_slice(&due.get().to_le_bytes());
+    Some(body)
+}
+
+/// The body with another payload.
+pub(super) fn with_payload(body: &[u8], is_json: bool, payload: &[u8]) -> Option<Box<[u8]>> {
+    let (_, old) = read_body(body)?;
+    let mut body = body.get(..body.len() - old.len())?.to_vec();
+    *body.get_mut(20)? = u8::from(is_json);
+    body.extend_from_slice(payload);
+    Some(body.into_boxed_slice())
+}
+
+/// The body without a key; none if it has none.
+pub(super) fn without_key(body: &[u8]) -> Option<Box<[u8]>> {
+    let (meta, _) = read_body(body)?;
+    let length = Some(meta.key.len()).filter(|length| *length > 0)?;
+    // After the lengths and numbers before it, and the recipient.
+    let at = 23 + meta.to.len();
+    let mut out = body.get(..at)?.to_vec();
+    out.push(0);
+    out.extend_from_slice(body.get(at + 1 + length..)?);
+    let meta_length = u16::from_le_bytes(body.get(..2)?.try_into().ok()?) - u16::try_from(length).ok()?;
+    out.get_mut(..2)?.copy_from_slice(&meta_length.to_le_bytes());
+    Some(out.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_read_back_and_sort_as_their_numbers_do() {
+        let ids = [(0, 0), (0, 1), (0, u64::MAX), (1, 0), (63, 1_763_270_000_000_000), (4095, 7)];
+        let ids = ids.map(|(partition, number)| DeliveryId { partition, number });
+        let texts = ids.map(|id| id.to_string());
+        assert!(texts.is_sorted(), "{texts:?}");
+        for (id, text) in ids.iter().zip(&texts) {
+            assert_eq!(text.parse::<DeliveryId>().as_ref(), Ok(id));
+        }
+        for bad in ["", "dl_", "dl_0000000000000000000", "pk_0000000000000000", "dl_000000000000000u", "dl_zzzzzzzzzzzzzzzé"] {
+            assert!(bad.parse::<DeliveryId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_body_reads_back() {
+        let mut delivery = Delivery::new(Due::In(Micros::ZERO), true, "{}");
+        delivery.to = Some(Recipient::new("Grüße").unwrap());
+        delivery.key = Some(String::from("k1"));
+        delivery.tags = ["b", "a", "b"].map(|tag| Name::new(tag).unwrap()).to_vec();
+        let body = delivery.body(Micros::saturating(7));
+        let (meta, payload) = read_body(&body).unwrap();
+        assert_eq!((meta.due.get(), meta.to, meta.key, payload), (7, "Grüße", "k1", b"{}".as_slice()));
+        assert_eq!(meta.tags, ["a", "b"]);
+        assert_eq!((meta.expires_at, meta.max_attempts), (None, None));
+        assert_eq!(read_body(&body[..20]), None);
+        let other = without_key(&with_payload(&with_due(&body, Micros::saturating(9)).unwrap(), false, b"xyz").unwrap()).unwrap();
+        let (meta, payload) = read_body(&other).unwrap();
+        assert_eq!((meta.due.get(), meta.to, meta.key, meta.is_json, payload), (9, "Grüße", "", false, b"xyz".as_slice()));
+        assert_eq!(meta.tags, ["a", "b"]);
+        assert_eq!(without_key(&other), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! Changes deliveries that nobody holds: cancel, reschedule, shift, rewrite, and dead ones back to life.
+//! Twin of `edit.lua`.
+
+use super::delivery::{Due, Number, with_due, with_payload};
+use super::push::{next_number, take_next};
+use crate::id::QueueId;
+use crate::int::{INT_MAX, Micros};
+use crate::key;
+use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::partition::Place;
+use crate::record;
+use crate::state::queues::Change as Changing;
+use crate::state::{Full, State};
+
+/// So many deliveries are changed in one step.
+pub const EDIT_MAX: usize = 200;
+
+/// What to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is forgotten, dead or not.
+    Cancel,
+    /// It is due at another time.
+    Reschedule(Due),
+    /// It is due so much later.
+    Later(Micros),
+    /// It is due so much earlier.
+    Earlier(Micros),
+    /// It carries something else.
+    Rewrite {
+        /// Whether that is JSON.
+        is_json: bool,
+        /// What.
+        payload: Vec<u8>,
+    },
+    /// A dead one is due again at once, as if it had never been attempted.
+    Redrive,
+}
+
+/// Changes deliveries, each by itself.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    place: Place,
+    queue: QueueId,
+    change: Change,
+    numbers: Vec<Number>,
+}
+
+impl Edit {
+    /// `place` is that of all of these; there are at most [`EDIT_MAX`].
+    pub fn new(place: Place, queue: QueueId, change: Change, numbers: Vec<Number>) -> Edit {
+        debug_assert!(numbers.len() <= EDIT_MAX, "a script must not hold up the others for long");
+        Edit { place, queue, change, numbers }
+    }
+
+    fn edit(&self, changing: &mut Changing<'_>, number: Number, now: Micros) -> Edited {
+        let queue = &mut *changing.queue;
+        let Some(slot) = queue.slot(number) else { return Edited::Gone };
+        if let Some(until) = slot.until().filter(|until| *until > now) {
+            return Edited::Leased { until };
+        }
+        let (is_dead, was_due) = (slot.died().is_some(), slot.meta().0.due);
+        let due = match &self.change {
+            Change::Cancel => {
+                queue.take_out(number);
+                queue.forget(number);
+                return Edited::Done { due: was_due };
+            }
+            Change::Rewrite { is_json, payload } => {
+                if let Some(body) = with_payload(&slot.body, *is_json, payload) {
+                    queue.rewrite(number, body);
+                }
+                return Edited::Done { due: was_due };
+            }
+            Change::Redrive if is_dead => now,
+            Change::Redrive => return Edited::Alive,
+            _ if is_dead => return Edited::Dead,
+            Change::Reschedule(due) => due.from(now),
+            Change::Later(span) => was_due.plus(*span),
+            Change::Earlier(span) => was_due.since(*span),
+        };
+        let Some(body) = with_due(&slot.body, due) else { return Edited::Gone };
+        queue.take_out(number);
+        if is_dead {
+            queue.untry(number);
+        } else {
+            queue.unhold(number);
+        }
+        queue.rewrite(number, body);
+        queue.enter(number, due);
+        queue.write_tried(number);
+        Edited::Done { due }
+    }
+}
+
+/// What became of one delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edited {
+    /// There is none of this number: it was finished, or never was.
+    Gone,
+    /// It is changed, and due then; or was, if it is cancelled.
+    Done {
+        /// When.
+        due: Micros,
+    },
+    /// Somebody holds it. Nothing was changed.
+    Leased {
+        /// Until when.
+        until: Micros,
+    },
+    /// It is dead, and this is for those that are not.
+    Dead,
+    /// It is not dead, and this is for those that are.
+    Alive,
+}
+
+/// What was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edits {
+    /// The time of the answer.
+    pub now: Micros,
+    /// When a delivery can be claimed next.
+    pub next: Option<Micros>,
+    /// For each what became of it.
+    pub edited: Vec<Edited>,
+}
+
+impl Operation for Edit {
+    type Answer = Edits;
+
+    const SCRIPT: Script = script!(frees "queue/edit", "queue/line");
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn home(&self) -> &str {
+        self.queue.as_str()
+    }
+
+    fn apply(&self, state: &mut State, now: Micros) -> Result<Edits, Full> {
+        let edits = state.queues.change(&self.place, &self.queue, |changing| {
+            let edited = self.numbers.iter().map(|number| self.edit(changing, *number, now)).collect();
+            Edits { now, next: changing.queue.next().0, edited }
+        });
+        Ok(edits.unwrap_or_else(|| Edits { now, next: None, edited: vec![Edited::Gone; self.numbers.len()] }))
+    }
+
+    fn call(&self, call: &mut ScriptCall, _about: Micros) {
+        call.keys.push(key::queue(&self.place, &self.queue));
+        let given = &mut call.given;
+        let (act, time, is_json, payload): (u8, u64, bool, &[u8]) = match &self.change {
+            Change::Cancel => (0, 0, false, &[]),
+            Change::Reschedule(Due::At(time)) => (1, time.get(), false, &[]),
+            Change::Reschedule(Due::In(span)) => (2, span.get(), false, &[]),
+            Change::Later(span) => (3, span.get(), false, &[]),
+            Change::Earlier(span) => (4, span.get(), false, &[]),
+            Change::Rewrite { is_json, payload } => (5, 0, *is_json, payload),
+            Change::Redrive => (6, 0, false, &[]),
+        };
+        given.push(act);
+        record::put(given, [time.min(INT_MAX)]);
+        given.push(u8::from(is_json));
+        given.extend_from_slice(&u32::try_from(payload.len()).expect("payloads are bounded").to_le_bytes());
+        given.extend_from_slice(payload);
+        given.extend_from_slice(&u16::try_from(self.numbers.len()).expect("few").to_le_bytes());
+        for number in &self.numbers {
+            given.extend_from_slice(&number.to_be_bytes());
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn is_kept(&self, answer: &Edits) -> bool {
+        answer.edited.iter().any(|edited| matches!(edited, Edited::Done { .. }))
+    }
+
+    fn note(&self, _about: Micros) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn reply(&self, answer: &Edits) -> Reply {
+        let mut out = vec![b'e'];
+        record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
+        for edited in &answer.edited {
+            let (word, time) = match edited {
+                Edited::Gone => (0, Micros::ZERO),
+                Edited::Done { due } => (1, *due),
+                Edited::Leased { until } => (2, *until),
+                Edited::Dead => (3, Micros::ZERO),
+                Edited::Alive => (4, Micros::ZERO),
+            };
+            out.push(word);
+            record::put(&mut out, [time.get()]);
+        }
+        Reply::new(out)
+    }
+
+    fn answer(&self, reply: &Reply, _note: Option<&[u8]>) -> Result<Edits, BadReply> {
+        read(reply.as_bytes()).ok_or_else(|| reply.bad("is none about a change of deliveries"))
+    }
+}
+
+fn read(mut rest: &[u8]) -> Option<Edits> {
+    let [_word] = record::take(&mut rest)?;
+    let now = record::take_micros(&mut rest)?;
+    let next = take_next(&mut rest)?;
+    let mut edited = Vec::new();
+    while !rest.is_empty() {
+        let [word] = record::take(&mut rest)?;
+        let time = record::take_micros(&mut rest)?;
+        edited.push(match word {
+            0 => Edited::Gone,
+            1 => Edited::Done { due: time },
+            2 => Edited::Leased { until: time },
+            3 => Edited::Dead,
+            4 => Edited::Alive,
+            _ => return None,
+        });
+    }
+    Some(Edits { now, next, edited })
+}

@@ -1,0 +1,186 @@
+-- queue/line.lua, twin of queue/line.rs: what scripts about queues share
+-- KEYS    hm:{space/pp}:queue:<queue>:n  STRING  the last number; and, with another ending than the n:
+--           due:* held rest dead  ZSET  time number8 (big endian, so that equal times are in order of insertion)
+--           body  HASH  number8 -> <I2 length> meta payload; meta as queue/delivery.rs says
+--           tried  HASH  number8 -> <I2I8I8I8B attempts token until at blocks> meta
+--           line  HASH  recipient -> number8 of its first, <B 0: it waits, 1: it is held, 2: it blocks>
+--           wait:<recipient>  ZSET  time number8
+--           key  HASH  key NUL recipient -> number8      tag:<tag>  ZSET  0 number8
+--           finished:<key NUL recipient>  STRING  <I8I8 until number>      wake  a channel: when one can be claimed
+-- ARGV    none of its own
+-- REPLY   none of its own
+local META, TRIED, TRIED_SIZE = '<I8I8I2BI2c0Bc0B', '<I2I8I8I8B', 27
+local TIME_MAX = 9007199254740991
+local base, due, held, rest, dead, body, tried, lines, keyed, last
+
+-- Names the parts of the queue of this operation.
+local function open(first_key)
+  base = sub(KEYS[first_key], 1, -2)
+  due, held, rest, dead = base .. 'due:*', base .. 'held', base .. 'rest', base .. 'dead'
+  body, tried, lines, keyed, last = base .. 'body', base .. 'tried', base .. 'line', base .. 'key', nil
+end
+
+-- The next number: greater than all before, and than the time, so that it grows even if it was lost.
+local function number()
+  if not last then last = tonumber(call('GET', base .. 'n') or 0) end
+  last = last + 1
+  if now > last then last = now end
+  return last
+end
+
+-- Keeps the last number.
+local function close()
+  if last then call('SET', base .. 'n', format('%d', last)) end
+end
+
+local function number_of(member)
+  return (unpack_ints('>I8', member))
+end
+
+local function after(time, span)
+  if time + span > TIME_MAX then return TIME_MAX end
+  return time + span
+end
+
+-- When a delivery can be claimed next, or a lease ends.
+local function first(set)
+  local found = call('ZRANGE', set, 0, 0, 'WITHSCORES')
+  return tonumber(found[2])
+end
+
+-- A time that may not be, as a reply has it.
+local function next_number(time)
+  if time then return time + 1 end
+  return 0
+end
+
+-- Tells whoever waits that one can be claimed earlier than before.
+local function wake(before)
+  local time = first(due)
+  if time and (not before or time < before) then call('SPUBLISH', base .. 'wake', format('%d', time)) end
+  return time
+end
+
+-- Puts a delivery where it can be claimed from `at` on, or behind its recipient's first.
+local function enter(member, at, to)
+  if to == '' then
+    call('ZADD', due, at, member)
+    return
+  end
+  local line = call('HGET', lines, to)
+  if line then
+    local head = sub(line, 1, 8)
+    local head_at
+    if sub(line, 9) == '\0' then head_at = tonumber(call('ZSCORE', due, head)) end
+    if not head_at or at > head_at or (at == head_at and number_of(member) > number_of(head)) then
+      call('ZADD', rest, at, member)
+      call('ZADD', base .. 'wait:' .. to, at, member)
+      return
+    end
+    call('ZREM', due, head)
+    call('ZADD', rest, head_at, head)
+    call('ZADD', base .. 'wait:' .. to, head_at, head)
+  end
+  call('HSET', lines, to, member .. '\0')
+  call('ZADD', due, at, member)
+end
+
+-- The first of a recipient is finished, or goes elsewhere: the next moves up.
+local function leave(to)
+  if to == '' then return end
+  local wait = base .. 'wait:' .. to
+  local moved = call('ZRANGE', wait, 0, 0, 'WITHSCORES')
+  if not moved[1] then
+    call('HDEL', lines, to)
+    return
+  end
+  call('ZREM', wait, moved[1])
+  call('ZREM', rest, moved[1])
+  call('HSET', lines, to, moved[1] .. '\0')
+  call('ZADD', due, moved[2], moved[1])
+end
+
+-- Takes a delivery out of its set and its line, whichever they are.
+local function take_out(member, to, till)
+  if call('ZREM', dead, member) == 1 then return end
+  if till > 0 then
+    call('ZREM', held, member)
+  elseif call('ZREM', due, member) == 0 then
+    call('ZREM', rest, member)
+    call('ZREM', base .. 'wait:' .. to, member)
+    return
+  end
+  leave(to)
+end
+
+-- What a delivery is found by, besides its number.
+local function find_by(member, meta)
+  local _, _, _, _, to, key, tags, at = unpack_ints(META, meta)
+  if key ~= '' then call('HSET', keyed, key .. '\0' .. to, member) end
+  for _ = 1, tags do
+    local tag
+    tag, at = unpack_ints('<Bc0', meta, at)
+    call('ZADD', base .. 'tag:' .. tag, 0, member)
+  end
+end
+
+-- Takes away what a delivery is found by; its key.
+local function unfind(member, meta)
+  local _, _, _, _, to, key, tags, at = unpack_ints(META, meta)
+  if key ~= '' then
+    key = key .. '\0' .. to
+    call('HDEL', keyed, key)
+  end
+  for _ = 1, tags do
+    local tag
+    tag, at = unpack_ints('<Bc0', meta, at)
+    call('ZREM', base .. 'tag:' .. tag, member)
+  end
+  return key
+end
+
+local function meta_of(stored)
+  return sub(stored, 3, 2 + unpack_ints('<I2', stored))
+end
+
+-- Forgets a delivery that is in no set any more.
+local function forget(member, meta)
+  call('HDEL', body, member)
+  call('HDEL', tried, member)
+  return unfind(member, meta)
+end
+
+-- Puts another body in the place of a delivery's, with what it is found by, and what was tried.
+local function rewrite(member, meta, new_meta, payload)
+  unfind(member, meta)
+  call('HSET', body, member, pack_ints('<I2', #new_meta) .. new_meta .. payload)
+  local attempts = call('HGET', tried, member)
+  if attempts then call('HSET', tried, member, sub(attempts, 1, TRIED_SIZE) .. new_meta) end
+  find_by(member, new_meta)
+end
+
+-- Ends a lease: the delivery can be claimed again from `at` on. If it blocks, its recipient waits for it.
+local function give_back(member, to, at, blocks, attempts, token, meta)
+  call('ZREM', held, member)
+  if blocks and to ~= '' then
+    call('ZADD', due, at, member)
+    call('HSET', lines, to, member .. '\2')
+    call('HSET', tried, member, pack_ints(TRIED, attempts, token, 0, at, 1) .. meta)
+    return
+  end
+  leave(to)
+  enter(member, at, to)
+  call('HSET', tried, member, pack_ints(TRIED, attempts, token, 0, at, 0) .. meta)
+end
+
+-- A delivery that is held has failed for the last time.
+local function exhaust(member, to, at, drops, attempts, token, meta)
+  call('ZREM', held, member)
+  leave(to)
+  if drops == 1 then
+    forget(member, meta)
+    return
+  end
+  call('HSET', tried, member, pack_ints(TRIED, attempts, token, 0, at, 0) .. meta)
+  call('ZADD', dead, now, member)
+end

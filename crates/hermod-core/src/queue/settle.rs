@@ -1,0 +1,220 @@
+//! What the holder of a delivery says of it: done, failed, not yet. Twin of `settle.lua`.
+
+use super::backoff::Backoff;
+use super::claim::exhaust;
+use super::delivery::{Number, Token};
+use super::push::{next_number, take_next};
+use crate::id::QueueId;
+use crate::int::Micros;
+use crate::key;
+use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::partition::Place;
+use crate::record;
+use crate::state::queues::Change;
+use crate::state::{Full, State};
+
+/// So many deliveries are settled in one step.
+pub const SETTLE_MAX: usize = 200;
+
+/// What the holder says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleAct {
+    /// It is done, and is forgotten.
+    Ack,
+    /// It failed; it can be claimed again after a while.
+    Nack {
+        /// The while; if absent, as the queue's backoff says.
+        delay: Option<Micros>,
+        /// The queue's.
+        backoff: Backoff,
+        /// Of a thousand, for the jitter.
+        chance: u16,
+        /// Its recipient waits for it; otherwise the next one passes.
+        blocks: bool,
+    },
+    /// It is needed for longer, so long from now.
+    Extend(Micros),
+    /// It was not looked at, or its holder is gone: it has its place again.
+    GiveBack,
+}
+
+/// Settles deliveries, each under the token it was handed out with.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    place: Place,
+    queue: QueueId,
+    act: SettleAct,
+    /// How often a delivery may be attempted that does not say itself.
+    max_attempts: u16,
+    /// After the last attempt it is dropped.
+    drops: bool,
+    held: Vec<(Number, Token)>,
+}
+
+impl Settle {
+    /// `place` is that of all of these; there are at most [`SETTLE_MAX`].
+    pub fn new(place: Place, queue: QueueId, act: SettleAct, max_attempts: u16, drops: bool, held: Vec<(Number, Token)>) -> Settle {
+        debug_assert!(held.len() <= SETTLE_MAX, "a script must not hold up the others for long");
+        Settle { place, queue, act, max_attempts, drops, held }
+    }
+
+    fn settle(&self, change: &mut Change<'_>, number: Number, token: Token, now: Micros) -> Outcome {
+        let Some(slot) = change.queue.slot(number) else { return Outcome::Stale };
+        let is_holder = slot.tried.as_ref().is_some_and(|tried| tried.token == token.0 && tried.until > now);
+        if !is_holder {
+            return Outcome::Stale;
+        }
+        let (meta, _) = slot.meta();
+        let (due, attempts) = (meta.due, slot.attempts());
+        let is_exhausted = attempts >= meta.max_attempts.unwrap_or(self.max_attempts);
+        match self.act {
+            SettleAct::Ack => {
+                change.queue.take_out(number);
+                change.finish(number, now);
+                Outcome::Done
+            }
+            SettleAct::Extend(span) => {
+                let until = now.plus(span);
+                change.queue.extend(number, until);
+                Outcome::Until(until)
+            }
+            SettleAct::Nack { .. } | SettleAct::GiveBack if is_exhausted => {
+                exhaust(change, number, self.drops, now);
+                if self.drops { Outcome::Dropped } else { Outcome::Dead }
+            }
+            SettleAct::Nack { delay, backoff, chance, blocks } => {
+                let at = now.plus(delay.unwrap_or_else(|| backoff.delay(u32::from(attempts), u64::from(chance))));
+                change.queue.give_back(number, at, blocks);
+                Outcome::Until(at)
+            }
+            SettleAct::GiveBack => {
+                change.queue.give_back(number, due, false);
+                Outcome::Until(due)
+            }
+        }
+    }
+}
+
+/// What became of one delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The token is not, or no longer, that of its holder. Nothing was changed.
+    Stale,
+    /// It is finished.
+    Done,
+    /// It is held until then, or can be claimed again from then on.
+    Until(Micros),
+    /// It was attempted as often as it may, and is dead.
+    Dead,
+    /// The same, and it is dropped.
+    Dropped,
+}
+
+/// What was settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The time of the answer.
+    pub now: Micros,
+    /// When a delivery can be claimed next.
+    pub next: Option<Micros>,
+    /// For each what became of it.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Operation for Settle {
+    type Answer = Settled;
+
+    const SCRIPT: Script = script!(frees "queue/settle", "queue/line");
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn home(&self) -> &str {
+        self.queue.as_str()
+    }
+
+    fn apply(&self, state: &mut State, now: Micros) -> Result<Settled, Full> {
+        let settled = state.queues.change(&self.place, &self.queue, |change| {
+            let outcomes = self.held.iter().map(|(number, token)| self.settle(change, *number, *token, now)).collect();
+            Settled { now, next: change.queue.next().0, outcomes }
+        });
+        Ok(settled.unwrap_or_else(|| Settled { now, next: None, outcomes: vec![Outcome::Stale; self.held.len()] }))
+    }
+
+    fn call(&self, call: &mut ScriptCall, _about: Micros) {
+        call.keys.push(key::queue(&self.place, &self.queue));
+        let given = &mut call.given;
+        let (act, numbers, blocks) = match self.act {
+            SettleAct::Ack => (0, [0; 6], false),
+            SettleAct::Nack { delay, backoff, chance, blocks } => {
+                let [first, factor, max, jitter] = backoff.numbers();
+                (1, [next_number(delay), first, factor, max, jitter, u64::from(chance.min(1_000))], blocks)
+            }
+            SettleAct::Extend(span) => (2, [span.get(), 0, 0, 0, 0, 0], false),
+            SettleAct::GiveBack => (3, [0; 6], false),
+        };
+        given.push(act);
+        record::put(given, numbers);
+        given.extend_from_slice(&[u8::from(blocks), u8::from(self.drops)]);
+        given.extend_from_slice(&self.max_attempts.to_le_bytes());
+        given.extend_from_slice(&u16::try_from(self.held.len()).expect("few").to_le_bytes());
+        for (number, token) in &self.held {
+            given.extend_from_slice(&number.to_be_bytes());
+            record::put(given, [token.0]);
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn is_kept(&self, answer: &Settled) -> bool {
+        answer.outcomes.iter().any(|outcome| *outcome != Outcome::Stale)
+    }
+
+    fn note(&self, _about: Micros) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn reply(&self, answer: &Settled) -> Reply {
+        let mut out = vec![b's'];
+        record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
+        for outcome in &answer.outcomes {
+            let (word, time) = match outcome {
+                Outcome::Stale => (0, Micros::ZERO),
+                Outcome::Done => (1, Micros::ZERO),
+                Outcome::Until(time) => (2, *time),
+                Outcome::Dead => (3, Micros::ZERO),
+                Outcome::Dropped => (4, Micros::ZERO),
+            };
+            out.push(word);
+            record::put(&mut out, [time.get()]);
+        }
+        Reply::new(out)
+    }
+
+    fn answer(&self, reply: &Reply, _note: Option<&[u8]>) -> Result<Settled, BadReply> {
+        read(reply.as_bytes()).ok_or_else(|| reply.bad("is none about a lease of a delivery"))
+    }
+}
+
+fn read(mut rest: &[u8]) -> Option<Settled> {
+    let [_word] = record::take(&mut rest)?;
+    let now = record::take_micros(&mut rest)?;
+    let next = take_next(&mut rest)?;
+    let mut outcomes = Vec::new();
+    while !rest.is_empty() {
+        let [word] = record::take(&mut rest)?;
+        let time = record::take_micros(&mut rest)?;
+        outcomes.push(match word {
+            0 => Outcome::Stale,
+            1 => Outcome::Done,
+            2 => Outcome::Until(time),
+            3 => Outcome::Dead,
+            4 => Outcome::Dropped,
+            _ => return None,
+        });
+    }
+    Some(Settled { now, next, outcomes })
+}

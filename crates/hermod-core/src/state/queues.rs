@@ -1,0 +1,198 @@
+//! The queues of a partition.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use super::{Table, Value};
+use crate::id::QueueId;
+use crate::int::Micros;
+use crate::key;
+use crate::once::KEEP;
+use crate::partition::Place;
+use crate::queue::delivery::Number;
+use crate::queue::line::Queue;
+use crate::record::{Damaged, Family, Record};
+
+/// The deliveries of a partition, by queue, and the keys of those that were finished.
+#[derive(Debug)]
+pub struct Queues {
+    partition: u16,
+    queues: HashMap<Box<[u8]>, Queue>,
+    finished: Table<Finished>,
+    urgent: Vec<u8>,
+    bytes: usize,
+    /// Scratch, so that a lookup allocates nothing.
+    key: Vec<u8>,
+}
+
+impl Queues {
+    pub(super) fn new(partition: u16) -> Queues {
+        Queues {
+            partition,
+            queues: HashMap::new(),
+            finished: Table::new(Family::Finished, partition),
+            urgent: Vec::new(),
+            bytes: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// Looks at a queue.
+    pub(crate) fn get(&mut self, place: &Place, queue: &QueueId) -> Option<&Queue> {
+        super::join(&mut self.key, [place.space.as_str(), queue.as_str()]);
+        self.queues.get(self.key.as_slice())
+    }
+
+    /// Changes a queue, if anything was ever pushed to it here.
+    pub(crate) fn change<A>(&mut self, place: &Place, queue: &QueueId, act: impl FnOnce(&mut Change<'_>) -> A) -> Option<A> {
+        super::join(&mut self.key, [place.space.as_str(), queue.as_str()]);
+        let name = std::mem::take(&mut self.key);
+        let mut done = None;
+        if let Some(queue) = self.queues.get_mut(name.as_slice()) {
+            let (before, last) = (queue.bytes(), queue.last());
+            let mut change = Change { queue, finished: &mut self.finished, name: &name };
+            done = Some(act(&mut change));
+            queue.take_urgent(last, &mut self.urgent);
+            self.bytes = (self.bytes + queue.bytes()).saturating_sub(before);
+        }
+        self.key = name;
+        done
+    }
+
+    /// Changes a queue, which is made if it is not there.
+    pub(crate) fn make<A>(&mut self, place: &Place, queue: &QueueId, act: impl FnOnce(&mut Change<'_>) -> A) -> A {
+        super::join(&mut self.key, [place.space.as_str(), queue.as_str()]);
+        if !self.queues.contains_key(self.key.as_slice()) {
+            self.queues.insert(self.key.as_slice().into(), Queue::new(self.partition, &self.key));
+        }
+        self.change(place, queue, act).expect("it is there now")
+    }
+
+    /// Takes in a record of the journal.
+    pub(super) fn load(&mut self, record: &Record<'_>) -> Result<(), Damaged> {
+        let mut queue = |name: &[u8]| {
+            if !self.queues.contains_key(name) {
+                self.queues.insert(name.into(), Queue::new(self.partition, name));
+            }
+        };
+        match record.family {
+            Family::Finished => return self.finished.load(record),
+            Family::Numbers => {
+                queue(record.key);
+                let queue = self.queues.get_mut(record.key).ok_or(Damaged)?;
+                return record.value.map_or(Ok(()), |value| queue.load_last(value));
+            }
+            _ => {}
+        }
+        // The number stands last, after a NUL.
+        let at = record.key.len().checked_sub(9).ok_or(Damaged)?;
+        let (name, tail) = record.key.split_at_checked(at).ok_or(Damaged)?;
+        let number = tail.get(1..).and_then(|bytes| bytes.try_into().ok()).map(Number::from_be_bytes).ok_or(Damaged)?;
+        queue(name);
+        self.queues.get_mut(name).ok_or(Damaged)?.load(record.family, number, record.value)
+    }
+
+    /// All records are loaded.
+    pub(super) fn loaded(&mut self) {
+        for queue in self.queues.values_mut() {
+            queue.settle_in();
+            self.bytes += queue.bytes();
+        }
+    }
+
+    pub(super) fn has_urgent(&self) -> bool {
+        !self.urgent.is_empty() || self.finished.has_urgent()
+    }
+
+    pub(super) fn take_urgent(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.urgent);
+        self.finished.take_urgent(out);
+    }
+
+    pub(super) fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
+        self.finished.flush(max, out)
+    }
+
+    pub(super) fn sweep(&mut self, before: Micros, steps: usize, out: &mut Vec<u8>) -> usize {
+        self.finished.sweep(before, steps, out)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes + self.finished.bytes()
+    }
+
+    pub(super) fn records(&self) -> usize {
+        self.finished.len() + self.queues.values().map(Queue::len).sum::<usize>()
+    }
+
+    pub(super) fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>) {
+        for (name, queue) in &self.queues {
+            let name = String::from_utf8_lossy(name);
+            let (space, queue_name) = name.split_once('\0').unwrap_or_default();
+            queue.dump(&format!("hm:{{{space}/{}}}:queue:{queue_name}:", self.partition), out);
+        }
+        self.finished.dump(out, key::finished_in);
+    }
+}
+
+/// A queue that is being changed.
+pub(crate) struct Change<'a> {
+    pub queue: &'a mut Queue,
+    finished: &'a mut Table<Finished>,
+    /// `space NUL queue`.
+    name: &'a [u8],
+}
+
+impl Change<'_> {
+    /// The delivery that was finished under this key.
+    pub(crate) fn finished(&self, key: &str, now: Micros) -> Option<Number> {
+        self.finished.live(&self.spell(key), now).map(|(finished, _)| finished.0)
+    }
+
+    /// A delivery is finished: it is forgotten, and its key is kept for a while.
+    pub(crate) fn finish(&mut self, number: Number, now: Micros) {
+        if let Some(key) = self.queue.forget(number) {
+            self.finished.put(&self.spell(&key), Finished(number), now.plus(KEEP), true);
+        }
+    }
+
+    /// The key is that of another delivery now.
+    pub(crate) fn unfinish(&mut self, key: &str) {
+        self.finished.delete(&self.spell(key), true);
+    }
+
+    fn spell(&self, key: &str) -> Vec<u8> {
+        [self.name, &[0], key.as_bytes()].concat()
+    }
+}
+
+/// The number of a delivery that was finished, kept for its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished(pub Number);
+
+impl Finished {
+    /// As Redis holds it: `until u64, number u64`.
+    pub fn unpack(mut rest: &[u8]) -> Option<(Finished, Micros)> {
+        let until = crate::record::take_micros(&mut rest)?;
+        Some((Finished::read(rest)?, until))
+    }
+}
+
+impl Value for Finished {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.to_le_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Finished> {
+        bytes.try_into().ok().map(u64::from_le_bytes).map(Finished)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn to_text(&self, until: Micros) -> String {
+        format!("{until} {}", self.0)
+    }
+}

@@ -1,0 +1,3 @@
+//! queue: deliveries, their order, their holders.
+
+mod differential;

@@ -1,0 +1,307 @@
+//! A queue as a list that is searched from the beginning: who may have what follows from what is written down.
+
+use std::collections::BTreeMap;
+
+use hermod_core::Micros;
+use hermod_core::queue::claim::Failing;
+use hermod_core::queue::delivery::read_body;
+use hermod_core::queue::edit::{Change, Edited, Edits};
+use hermod_core::queue::settle::{Outcome, SettleAct, Settled};
+use hermod_core::queue::{Claimed, Counts, Delivery, Filter, Handed, IfExists, Listed, Number, Page, Pushed, Shown, Status, Stored, Token};
+
+const DAY: u64 = 86_400_000_000;
+
+#[derive(Clone, Debug)]
+struct Item {
+    number: Number,
+    delivery: Delivery,
+    due: u64,
+    at: u64,
+    attempts: u16,
+    token: u64,
+    until: u64,
+    blocks: bool,
+    died: u64,
+}
+
+impl Item {
+    fn to(&self) -> &str {
+        self.delivery.to.as_ref().map_or("", |to| to.as_str())
+    }
+
+    fn waits(&self) -> bool {
+        self.until == 0 && self.died == 0
+    }
+}
+
+/// One queue in one partition.
+#[derive(Debug, Default)]
+pub struct QueueModel {
+    items: Vec<Item>,
+    last: u64,
+    finished: BTreeMap<(String, String), (Number, u64)>,
+}
+
+fn us(n: u64) -> Micros {
+    Micros::saturating(n)
+}
+
+impl QueueModel {
+    fn number(&mut self, now: u64) -> u64 {
+        self.last = (self.last + 1).max(now);
+        self.last
+    }
+
+    /// Whether nothing stands before it: of a recipient only one is handed out at a time.
+    fn is_first(&self, item: &Item) -> bool {
+        let others = || self.items.iter().filter(|other| !item.to().is_empty() && other.to() == item.to() && other.died == 0);
+        let is_before = |other: &Item| !item.blocks && (other.blocks || (other.at, other.number) < (item.at, item.number));
+        item.waits() && !others().any(|other| other.until > 0 || is_before(other))
+    }
+
+    fn firsts(&self) -> Vec<(u64, Number)> {
+        let mut firsts: Vec<_> = self.items.iter().filter(|item| self.is_first(item)).map(|item| (item.at, item.number)).collect();
+        firsts.sort_unstable();
+        firsts
+    }
+
+    fn next(&self) -> Option<Micros> {
+        self.firsts().first().map(|(at, _)| us(*at))
+    }
+
+    fn at(&self, number: Number) -> Option<usize> {
+        self.items.iter().position(|item| item.number == number)
+    }
+
+    /// What `Push` answers.
+    pub fn push(&mut self, deliveries: &[Delivery], now: u64) -> Pushed {
+        let stored = deliveries.iter().map(|delivery| self.push_one(delivery, now)).collect();
+        Pushed { now: us(now), next: self.next(), stored }
+    }
+
+    fn push_one(&mut self, delivery: &Delivery, now: u64) -> (Stored, Number, Micros) {
+        let due = delivery.due.from(us(now)).get();
+        let keeps = delivery.if_exists == IfExists::Keep;
+        if let Some(key) = &delivery.key {
+            let to = delivery.to.as_ref().map_or("", |to| to.as_str()).to_owned();
+            let known = self.items.iter().position(|item| item.delivery.key.as_ref() == Some(key) && item.to() == to);
+            if let Some(at) = known {
+                let item = &mut self.items[at];
+                if keeps {
+                    return (Stored::Kept, item.number, us(item.due));
+                }
+                if item.until <= now && item.died == 0 {
+                    let due = if delivery.if_exists == IfExists::Debounce { due.max(item.due) } else { due };
+                    let number = item.number;
+                    *item = new_item(number, delivery, due);
+                    return (Stored::Replaced, number, us(due));
+                }
+                item.delivery.key = None;
+            } else if let Some((number, until)) = self.finished.get(&(key.clone(), to.clone())) {
+                if *until > now && keeps {
+                    return (Stored::Finished, *number, Micros::ZERO);
+                }
+                self.finished.remove(&(key.clone(), to));
+            }
+        }
+        let number = self.number(now);
+        self.items.push(new_item(number, delivery, due));
+        (Stored::Added, number, us(due))
+    }
+
+    /// What `Claim` answers.
+    pub fn claim(&mut self, count: usize, lease: u64, failing: &Failing, now: u64) -> Claimed {
+        let mut ended: Vec<(u64, Number)> =
+            self.items.iter().filter(|item| item.until > 0 && item.until <= now).map(|item| (item.until, item.number)).collect();
+        ended.sort_unstable();
+        let mut claimed = Claimed { now: us(now), next: None, next_end: None, dead: 0, expired: 0, handed: Vec::new() };
+        for (_, number) in ended.into_iter().take(200) {
+            let at = self.at(number).unwrap();
+            let item = &mut self.items[at];
+            if item.attempts < item.delivery.max_attempts.unwrap_or(failing.max_attempts) {
+                (item.until, item.at) = (0, item.due);
+            } else {
+                self.exhaust(at, failing.drops, now);
+                claimed.dead += 1;
+            }
+        }
+        loop {
+            let mut has_freed = false;
+            let heads: Vec<_> = self.firsts().into_iter().filter(|(at, _)| *at <= now).take(count - claimed.handed.len()).collect();
+            for (_, number) in heads {
+                let at = self.at(number).unwrap();
+                let is_late = failing.drop_after.is_some_and(|span| self.items[at].due + span.get() <= now);
+                if is_late || self.items[at].delivery.expires_at.is_some_and(|end| end.get() <= now) {
+                    self.items.remove(at);
+                    claimed.expired += 1;
+                    has_freed = true;
+                    continue;
+                }
+                let token = self.number(now);
+                let item = &mut self.items[at];
+                (item.token, item.until, item.attempts, item.blocks) = (token, now + lease, item.attempts + 1, false);
+                claimed.handed.push(Handed {
+                    number,
+                    token: Token(token),
+                    attempt: item.attempts,
+                    until: us(item.until),
+                    at: us(item.at),
+                    body: Box::default(),
+                });
+            }
+            if !has_freed || claimed.handed.len() == count {
+                break;
+            }
+        }
+        claimed.next = self.next();
+        claimed.next_end = self.items.iter().filter(|item| item.until > 0).map(|item| us(item.until)).min();
+        claimed
+    }
+
+    fn exhaust(&mut self, at: usize, drops: bool, now: u64) {
+        if drops {
+            self.items.remove(at);
+        } else {
+            let item = &mut self.items[at];
+            (item.until, item.died, item.blocks) = (0, now, false);
+        }
+    }
+
+    /// What `Settle` answers.
+    pub fn settle(&mut self, act: SettleAct, max_attempts: u16, drops: bool, held: &[(Number, Token)], now: u64) -> Settled {
+        let outcomes = held.iter().map(|(number, token)| self.settle_one(act, max_attempts, drops, *number, *token, now)).collect();
+        Settled { now: us(now), next: self.next(), outcomes }
+    }
+
+    fn settle_one(&mut self, act: SettleAct, max_attempts: u16, drops: bool, number: Number, token: Token, now: u64) -> Outcome {
+        let Some(at) = self.at(number) else { return Outcome::Stale };
+        let item = &mut self.items[at];
+        if item.token != token.0 || item.until <= now {
+            return Outcome::Stale;
+        }
+        match act {
+            SettleAct::Ack => {
+                let item = self.items.remove(at);
+                let to = item.to().to_owned();
+                if let Some(key) = item.delivery.key {
+                    self.finished.insert((key, to), (number, now + 3 * DAY));
+                }
+                Outcome::Done
+            }
+            SettleAct::Extend(span) => {
+                item.until = now + span.get();
+                Outcome::Until(us(item.until))
+            }
+            _ if item.attempts >= item.delivery.max_attempts.unwrap_or(max_attempts) => {
+                self.exhaust(at, drops, now);
+                if drops { Outcome::Dropped } else { Outcome::Dead }
+            }
+            SettleAct::Nack { delay, backoff, chance, blocks } => {
+                let delay = delay.unwrap_or_else(|| backoff.delay(u32::from(item.attempts), u64::from(chance)));
+                (item.until, item.at, item.blocks) = (0, now + delay.get(), blocks && !item.to().is_empty());
+                Outcome::Until(us(item.at))
+            }
+            SettleAct::GiveBack => {
+                (item.until, item.at) = (0, item.due);
+                Outcome::Until(us(item.due))
+            }
+        }
+    }
+
+    /// What `Edit` answers.
+    pub fn edit(&mut self, change: &Change, numbers: &[Number], now: u64) -> Edits {
+        let edited = numbers.iter().map(|number| self.edit_one(change, *number, now)).collect();
+        Edits { now: us(now), next: self.next(), edited }
+    }
+
+    fn edit_one(&mut self, change: &Change, number: Number, now: u64) -> Edited {
+        let Some(at) = self.at(number) else { return Edited::Gone };
+        let item = &mut self.items[at];
+        if item.until > now {
+            return Edited::Leased { until: us(item.until) };
+        }
+        let due = match change {
+            Change::Cancel => return Edited::Done { due: us(self.items.remove(at).due) },
+            Change::Rewrite { is_json, payload } => {
+                (item.delivery.is_json, item.delivery.payload) = (*is_json, payload.clone());
+                return Edited::Done { due: us(item.due) };
+            }
+            Change::Redrive if item.died == 0 => return Edited::Alive,
+            Change::Redrive => {
+                (item.died, item.attempts, item.token) = (0, 0, 0);
+                now
+            }
+            _ if item.died > 0 => return Edited::Dead,
+            Change::Reschedule(due) => due.from(us(now)).get(),
+            Change::Later(span) => item.due + span.get(),
+            Change::Earlier(span) => item.due.saturating_sub(span.get()),
+        };
+        (item.due, item.at, item.until, item.blocks) = (due, due, 0, false);
+        Edited::Done { due: us(due) }
+    }
+
+    /// What `List` answers.
+    pub fn list(&self, filter: &Filter, after: Option<Page>, limit: usize, now: u64) -> Listed {
+        let place = |item: &Item| match filter {
+            Filter::Waiting { from, until } => (item.waits() && item.at >= from.get() && item.at < until.get()).then_some(item.at),
+            Filter::Held => (item.until > 0).then_some(item.until),
+            Filter::Dead => (item.died > 0).then_some(item.died),
+            Filter::Tag(tag) => item.delivery.tags.contains(tag).then_some(0),
+            Filter::Number(number) => (item.number == *number).then_some(0),
+            Filter::Key { key, to } => (item.delivery.key.as_ref() == Some(key) && item.to() == to).then_some(0),
+        };
+        let is_single = matches!(filter, Filter::Number(_) | Filter::Key { .. });
+        let mut found: Vec<(Page, &Item)> =
+            self.items.iter().filter_map(|item| place(item).map(|at| ((us(at), item.number), item))).collect();
+        found.sort_unstable_by_key(|(page, _)| *page);
+        found.retain(|(page, _)| is_single || after.is_none_or(|after| *page > after));
+        let more = (found.len() > limit).then(|| found[limit - 1].0);
+        found.truncate(limit);
+        let shown = found.into_iter().map(|((_, number), item)| {
+            let (status, until) = match () {
+                () if item.died > 0 => (Status::Dead, item.died),
+                () if item.until > now => (Status::Leased, item.until),
+                () if item.at > now => (Status::Scheduled, 0),
+                () => (Status::Ready, 0),
+            };
+            let (attempts, token) = (item.attempts, Token(item.token));
+            Shown { number, status, at: us(item.at), attempts, token, until: us(until), body: Box::default() }
+        });
+        Listed { now: us(now), more, shown: shown.collect() }
+    }
+
+    /// What `Stats` answers.
+    pub fn stats(&self, step: u64, steps: u64, now: u64) -> Counts {
+        let count = |is: &dyn Fn(&Item) -> bool| u64::try_from(self.items.iter().filter(|item| is(item)).count()).unwrap();
+        let within = |from: u64, through: u64| count(&|item| item.waits() && item.at > from && item.at <= through);
+        Counts {
+            now: us(now),
+            next: self.next(),
+            next_end: self.items.iter().filter(|item| item.until > 0).map(|item| us(item.until)).min(),
+            oldest: self.items.iter().filter(|item| item.waits() && item.at <= now).map(|item| us(item.at)).min(),
+            ready: count(&|item| item.waits() && item.at <= now),
+            scheduled: count(&|item| item.waits() && item.at > now),
+            leased: count(&|item| item.until > 0),
+            dead: count(&|item| item.died > 0),
+            forecast: (0..steps).map(|n| within(now + n * step, now + (n + 1) * step)).collect(),
+        }
+    }
+
+    /// Whether a stored body is that of this delivery.
+    pub fn is_body(&self, number: Number, body: &[u8]) -> bool {
+        let Some((meta, payload)) = read_body(body) else { return false };
+        self.items.iter().find(|item| item.number == number).is_some_and(|item| {
+            let mut tags: Vec<&str> = item.delivery.tags.iter().map(|tag| tag.as_str()).collect();
+            tags.sort_unstable();
+            tags.dedup();
+            let same = (meta.due.get(), meta.to, meta.key) == (item.due, item.to(), item.delivery.key.as_deref().unwrap_or(""));
+            let kind = (meta.expires_at, meta.max_attempts, meta.is_json)
+                == (item.delivery.expires_at, item.delivery.max_attempts, item.delivery.is_json);
+            same && kind && meta.tags == tags && payload == item.delivery.payload
+        })
+    }
+}
+
+fn new_item(number: Number, delivery: &Delivery, due: u64) -> Item {
+    Item { number, delivery: delivery.clone(), due, at: due, attempts: 0, token: 0, until: 0, blocks: false, died: 0 }
+}
