@@ -56,6 +56,13 @@ fn check_name(field: &'static str, name: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
+fn check_tag(field: &'static str, tag: &str) -> Result<(), Invalid> {
+    if tag.is_empty() || tag.len() > NAME_MAX || tag.chars().any(char::is_control) {
+        return Err(Invalid::new(field, format!("must each be 1 to {NAME_MAX} bytes long, without control characters")));
+    }
+    Ok(())
+}
+
 macro_rules! text_type {
     ($(#[$doc:meta])* $type:ident, $field:literal, $check:ident) => {
         $(#[$doc])*
@@ -120,6 +127,10 @@ text_type!(
 text_type!(
     /// Whom a delivery is for: the unit of order.
     Recipient, "to", check_text
+);
+text_type!(
+    /// What deliveries are found by: `campaign:7`.
+    Tag, "tags", check_tag
 );
 text_type!(
     /// What a subject does: `tasks/create`.

@@ -20,7 +20,7 @@ pub mod record;
 pub mod state;
 
 pub use chance::Seed;
-pub use id::{Action, Invalid, Name, QueueId, Recipient, RuleId, SpaceId, Subject};
+pub use id::{Action, Invalid, Name, QueueId, Recipient, RuleId, SpaceId, Subject, Tag};
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
 pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};

@@ -9,7 +9,7 @@ use hermod_core::queue::claim::Failing;
 use hermod_core::queue::edit::Change;
 use hermod_core::queue::settle::SettleAct;
 use hermod_core::queue::{Backoff, Claim, Delivery, Due, Edit, Filter, IfExists, List, Number, Push, Settle, Stats, Token};
-use hermod_core::{Micros, Name, Operation, Outcome, Place, QueueId, Recipient, SpaceId};
+use hermod_core::{Micros, Operation, Outcome, Place, QueueId, Recipient, SpaceId, Tag};
 use hermod_tests::history::{Draws, Dumps, agree};
 use hermod_tests::lane::START;
 use hermod_tests::model::queue::QueueModel;
@@ -108,7 +108,7 @@ impl History {
         delivery.key = self.draws.chance(30).then(|| format!("k{}", self.draws.below(4)));
         delivery.if_exists = self.draws.one_of(&[IfExists::Keep, IfExists::Replace, IfExists::Debounce]);
         if self.draws.chance(30) {
-            delivery.tags = (0..self.draws.below(3)).map(|_| Name::new(format!("t{}", self.draws.below(3)))).collect::<Result<_, _>>()?;
+            delivery.tags = (0..self.draws.below(3)).map(|_| Tag::new(format!("t{}", self.draws.below(3)))).collect::<Result<_, _>>()?;
         }
         delivery.max_attempts = self.draws.chance(20).then(|| self.draws.one_of(&[1, 2, 4]));
         delivery.expires_at = self.draws.chance(20).then(|| us(self.now + self.draws.below(5 * SECOND)));
@@ -230,7 +230,7 @@ impl History {
             1 => Filter::Waiting { from, until },
             2 => Filter::Held,
             3 => Filter::Dead,
-            4 => Filter::Tag(Name::new(format!("t{}", self.draws.below(3)))?),
+            4 => Filter::Tag(Tag::new(format!("t{}", self.draws.below(3)))?),
             _ if self.draws.chance(50) => Filter::Number(self.some_numbers().first().copied().unwrap_or(7)),
             _ => Filter::Key { key: format!("k{}", self.draws.below(4)), to: self.draws.one_of(&["", "ann"]).to_owned() },
         };

@@ -43,7 +43,7 @@ impl EngineLane {
             Store::Redis => Engine::Redis(open_redis(&server::Redis::shared()?.url(), &clock).await?),
             Store::Cluster => Engine::Redis(open_redis(&server::Cluster::shared()?.url(), &clock).await?),
         };
-        Ok(EngineLane { engine, clock, space, rules: Rules::default(), folder: folder })
+        Ok(EngineLane { engine, clock, space, rules: Rules::default(), folder })
     }
 
     /// Closes an embedded engine and opens its folder again; others stay as they are.

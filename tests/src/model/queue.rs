@@ -37,7 +37,7 @@ impl Item {
 /// One queue in one partition.
 #[derive(Debug, Default)]
 pub struct QueueModel {
-    items: Vec<Item>,
+    items: BTreeMap<Number, Item>,
     last: u64,
     finished: BTreeMap<(String, String), (Number, u64)>,
 }
@@ -54,23 +54,19 @@ impl QueueModel {
 
     /// Whether nothing stands before it: of a recipient only one is handed out at a time.
     fn is_first(&self, item: &Item) -> bool {
-        let others = || self.items.iter().filter(|other| !item.to().is_empty() && other.to() == item.to() && other.died == 0);
+        let others = || self.items.values().filter(|other| !item.to().is_empty() && other.to() == item.to() && other.died == 0);
         let is_before = |other: &Item| !item.blocks && (other.blocks || (other.at, other.number) < (item.at, item.number));
         item.waits() && !others().any(|other| other.until > 0 || is_before(other))
     }
 
     fn firsts(&self) -> Vec<(u64, Number)> {
-        let mut firsts: Vec<_> = self.items.iter().filter(|item| self.is_first(item)).map(|item| (item.at, item.number)).collect();
+        let mut firsts: Vec<_> = self.items.values().filter(|item| self.is_first(item)).map(|item| (item.at, item.number)).collect();
         firsts.sort_unstable();
         firsts
     }
 
     fn next(&self) -> Option<Micros> {
         self.firsts().first().map(|(at, _)| us(*at))
-    }
-
-    fn at(&self, number: Number) -> Option<usize> {
-        self.items.iter().position(|item| item.number == number)
     }
 
     /// What `Push` answers.
@@ -84,9 +80,8 @@ impl QueueModel {
         let keeps = delivery.if_exists == IfExists::Keep;
         if let Some(key) = &delivery.key {
             let to = delivery.to.as_ref().map_or("", |to| to.as_str()).to_owned();
-            let known = self.items.iter().position(|item| item.delivery.key.as_ref() == Some(key) && item.to() == to);
-            if let Some(at) = known {
-                let item = &mut self.items[at];
+            let is_known = |item: &&mut Item| item.delivery.key.as_ref() == Some(key) && item.to() == to;
+            if let Some(item) = self.items.values_mut().find(is_known) {
                 if keeps {
                     return (Stored::Kept, item.number, us(item.due));
                 }
@@ -105,23 +100,22 @@ impl QueueModel {
             }
         }
         let number = self.number(now);
-        self.items.push(new_item(number, delivery, due));
+        self.items.insert(number, new_item(number, delivery, due));
         (Stored::Added, number, us(due))
     }
 
     /// What `Claim` answers.
     pub fn claim(&mut self, count: usize, lease: u64, failing: &Failing, now: u64) -> Claimed {
         let mut ended: Vec<(u64, Number)> =
-            self.items.iter().filter(|item| item.until > 0 && item.until <= now).map(|item| (item.until, item.number)).collect();
+            self.items.values().filter(|item| item.until > 0 && item.until <= now).map(|item| (item.until, item.number)).collect();
         ended.sort_unstable();
         let mut claimed = Claimed { now: us(now), next: None, next_end: None, dead: 0, expired: 0, handed: Vec::new() };
         for (_, number) in ended.into_iter().take(200) {
-            let at = self.at(number).unwrap();
-            let item = &mut self.items[at];
+            let Some(item) = self.items.get_mut(&number) else { continue };
             if item.attempts < item.delivery.max_attempts.unwrap_or(failing.max_attempts) {
                 (item.until, item.at) = (0, item.due);
             } else {
-                self.exhaust(at, failing.drops, now);
+                self.exhaust(number, failing.drops, now);
                 claimed.dead += 1;
             }
         }
@@ -129,16 +123,18 @@ impl QueueModel {
             let mut has_freed = false;
             let heads: Vec<_> = self.firsts().into_iter().filter(|(at, _)| *at <= now).take(count - claimed.handed.len()).collect();
             for (_, number) in heads {
-                let at = self.at(number).unwrap();
-                let is_late = failing.drop_after.is_some_and(|span| self.items[at].due + span.get() <= now);
-                if is_late || self.items[at].delivery.expires_at.is_some_and(|end| end.get() <= now) {
-                    self.items.remove(at);
+                let is_over = |item: &Item| {
+                    let is_late = failing.drop_after.is_some_and(|span| item.due + span.get() <= now);
+                    is_late || item.delivery.expires_at.is_some_and(|end| end.get() <= now)
+                };
+                if self.items.get(&number).is_none_or(is_over) {
+                    self.items.remove(&number);
                     claimed.expired += 1;
                     has_freed = true;
                     continue;
                 }
                 let token = self.number(now);
-                let item = &mut self.items[at];
+                let Some(item) = self.items.get_mut(&number) else { continue };
                 (item.token, item.until, item.attempts, item.blocks) = (token, now + lease, item.attempts + 1, false);
                 claimed.handed.push(Handed {
                     number,
@@ -154,15 +150,14 @@ impl QueueModel {
             }
         }
         claimed.next = self.next();
-        claimed.next_end = self.items.iter().filter(|item| item.until > 0).map(|item| us(item.until)).min();
+        claimed.next_end = self.items.values().filter(|item| item.until > 0).map(|item| us(item.until)).min();
         claimed
     }
 
-    fn exhaust(&mut self, at: usize, drops: bool, now: u64) {
+    fn exhaust(&mut self, number: Number, drops: bool, now: u64) {
         if drops {
-            self.items.remove(at);
-        } else {
-            let item = &mut self.items[at];
+            self.items.remove(&number);
+        } else if let Some(item) = self.items.get_mut(&number) {
             (item.until, item.died, item.blocks) = (0, now, false);
         }
     }
@@ -174,18 +169,16 @@ impl QueueModel {
     }
 
     fn settle_one(&mut self, act: SettleAct, max_attempts: u16, drops: bool, number: Number, token: Token, now: u64) -> Outcome {
-        let Some(at) = self.at(number) else { return Outcome::Stale };
-        let item = &mut self.items[at];
+        let Some(item) = self.items.get_mut(&number) else { return Outcome::Stale };
         if item.token != token.0 || item.until <= now {
             return Outcome::Stale;
         }
         match act {
             SettleAct::Ack => {
-                let item = self.items.remove(at);
-                let to = item.to().to_owned();
-                if let Some(key) = item.delivery.key {
-                    self.finished.insert((key, to), (number, now + 3 * DAY));
+                if let Some(key) = item.delivery.key.take() {
+                    self.finished.insert((key, item.to().to_owned()), (number, now + 3 * DAY));
                 }
+                self.items.remove(&number);
                 Outcome::Done
             }
             SettleAct::Extend(span) => {
@@ -193,7 +186,7 @@ impl QueueModel {
                 Outcome::Until(us(item.until))
             }
             _ if item.attempts >= item.delivery.max_attempts.unwrap_or(max_attempts) => {
-                self.exhaust(at, drops, now);
+                self.exhaust(number, drops, now);
                 if drops { Outcome::Dropped } else { Outcome::Dead }
             }
             SettleAct::Nack { delay, backoff, chance, blocks } => {
@@ -215,13 +208,16 @@ impl QueueModel {
     }
 
     fn edit_one(&mut self, change: &Change, number: Number, now: u64) -> Edited {
-        let Some(at) = self.at(number) else { return Edited::Gone };
-        let item = &mut self.items[at];
+        let Some(item) = self.items.get_mut(&number) else { return Edited::Gone };
         if item.until > now {
             return Edited::Leased { until: us(item.until) };
         }
         let due = match change {
-            Change::Cancel => return Edited::Done { due: us(self.items.remove(at).due) },
+            Change::Cancel => {
+                let due = us(item.due);
+                self.items.remove(&number);
+                return Edited::Done { due };
+            }
             Change::Rewrite { is_json, payload } => {
                 (item.delivery.is_json, item.delivery.payload) = (*is_json, payload.clone());
                 return Edited::Done { due: us(item.due) };
@@ -252,10 +248,10 @@ impl QueueModel {
         };
         let is_single = matches!(filter, Filter::Number(_) | Filter::Key { .. });
         let mut found: Vec<(Page, &Item)> =
-            self.items.iter().filter_map(|item| place(item).map(|at| ((us(at), item.number), item))).collect();
+            self.items.values().filter_map(|item| place(item).map(|at| ((us(at), item.number), item))).collect();
         found.sort_unstable_by_key(|(page, _)| *page);
         found.retain(|(page, _)| is_single || after.is_none_or(|after| *page > after));
-        let more = (found.len() > limit).then(|| found[limit - 1].0);
+        let more = found.get(limit - 1).map(|(page, _)| *page).filter(|_| found.len() > limit);
         found.truncate(limit);
         let shown = found.into_iter().map(|((_, number), item)| {
             let (status, until) = match () {
@@ -272,13 +268,13 @@ impl QueueModel {
 
     /// What `Stats` answers.
     pub fn stats(&self, step: u64, steps: u64, now: u64) -> Counts {
-        let count = |is: &dyn Fn(&Item) -> bool| u64::try_from(self.items.iter().filter(|item| is(item)).count()).unwrap();
+        let count = |is: &dyn Fn(&Item) -> bool| self.items.values().filter(|item| is(item)).map(|_| 1).sum::<u64>();
         let within = |from: u64, through: u64| count(&|item| item.waits() && item.at > from && item.at <= through);
         Counts {
             now: us(now),
             next: self.next(),
-            next_end: self.items.iter().filter(|item| item.until > 0).map(|item| us(item.until)).min(),
-            oldest: self.items.iter().filter(|item| item.waits() && item.at <= now).map(|item| us(item.at)).min(),
+            next_end: self.items.values().filter(|item| item.until > 0).map(|item| us(item.until)).min(),
+            oldest: self.items.values().filter(|item| item.waits() && item.at <= now).map(|item| us(item.at)).min(),
             ready: count(&|item| item.waits() && item.at <= now),
             scheduled: count(&|item| item.waits() && item.at > now),
             leased: count(&|item| item.until > 0),
@@ -290,7 +286,7 @@ impl QueueModel {
     /// Whether a stored body is that of this delivery.
     pub fn is_body(&self, number: Number, body: &[u8]) -> bool {
         let Some((meta, payload)) = read_body(body) else { return false };
-        self.items.iter().find(|item| item.number == number).is_some_and(|item| {
+        self.items.get(&number).is_some_and(|item| {
             let mut tags: Vec<&str> = item.delivery.tags.iter().map(|tag| tag.as_str()).collect();
             tags.sort_unstable();
             tags.dedup();

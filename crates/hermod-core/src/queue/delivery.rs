@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::id::{Invalid, Name, Recipient};
+use crate::id::{Invalid, Recipient, Tag};
 use crate::int::Micros;
 use crate::limit::limited::{take_text, write_text};
 use crate::once::Once;
@@ -123,7 +123,7 @@ pub struct Delivery {
     /// What becomes of it if the key is there already.
     pub if_exists: IfExists,
     /// What it can be found by.
-    pub tags: Vec<Name>,
+    pub tags: Vec<Tag>,
     /// How often it may be attempted, if not as often as the queue says.
     pub max_attempts: Option<u16>,
     /// Not to be handed out from then on.
@@ -195,7 +195,7 @@ impl Delivery {
         out.extend_from_slice(&u16::try_from(to.len()).expect("recipients are short").to_le_bytes());
         out.extend_from_slice(to.as_bytes());
         write_text(out, self.key.as_deref().unwrap_or(""));
-        let tags: std::collections::BTreeSet<&str> = self.tags.iter().map(Name::as_str).collect();
+        let tags: std::collections::BTreeSet<&str> = self.tags.iter().map(Tag::as_str).collect();
         out.push(u8::try_from(tags.len()).expect("tags are few"));
         for tag in tags {
             write_text(out, tag);
@@ -307,7 +307,7 @@ mod tests {
         let mut delivery = Delivery::new(Due::In(Micros::ZERO), true, "{}");
         delivery.to = Some(Recipient::new("Grüße").unwrap());
         delivery.key = Some(String::from("k1"));
-        delivery.tags = ["b", "a", "b"].map(|tag| Name::new(tag).unwrap()).to_vec();
+        delivery.tags = ["b", "a", "b"].map(|tag| Tag::new(tag).unwrap()).to_vec();
         let body = delivery.body(Micros::saturating(7));
         let (meta, payload) = read_body(&body).unwrap();
         assert_eq!((meta.due.get(), meta.to, meta.key, payload), (7, "Grüße", "k1", b"{}".as_slice()));

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::delivery::{Number, Token, known_by};
 use super::line::{Queue, Slot};
-use crate::id::{Name, QueueId};
+use crate::id::{QueueId, Tag};
 use crate::int::{INT_MAX, Micros};
 use crate::key;
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
@@ -33,7 +33,7 @@ pub enum Filter {
     /// Those that are dead, by when they died.
     Dead,
     /// Those of this tag, by number.
-    Tag(Name),
+    Tag(Tag),
     /// The one of this number.
     Number(Number),
     /// The one of this key.
