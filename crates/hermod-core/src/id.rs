@@ -110,6 +110,10 @@ text_type!(
     Name, "name", check_name
 );
 text_type!(
+    /// A queue's name within its space.
+    QueueId, "queue", check_name
+);
+text_type!(
     /// Who acts or is addressed: a user, an agent, an IP.
     Subject, "subject", check_text
 );

@@ -15,11 +15,13 @@ pub mod limit;
 pub mod once;
 pub mod operation;
 pub mod partition;
+pub mod queue;
 pub mod record;
 pub mod state;
+mod word;
 
 pub use chance::Seed;
-pub use id::{Action, Invalid, Name, RuleId, SpaceId, Subject};
+pub use id::{Action, Invalid, Name, QueueId, RuleId, SpaceId, Subject};
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
 pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};
