@@ -13,14 +13,20 @@ pub(crate) enum Kind {
     Rule,
     Space,
     Key,
+    Queue,
+    Schedule,
 }
 
 impl Kind {
+    const ALL: [Kind; 5] = [Kind::Rule, Kind::Space, Kind::Key, Kind::Queue, Kind::Schedule];
+
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Kind::Rule => "rule",
             Kind::Space => "space",
             Kind::Key => "key",
+            Kind::Queue => "queue",
+            Kind::Schedule => "schedule",
         }
     }
 }
@@ -36,10 +42,15 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// One that concerns everybody in the space.
+    pub(crate) fn of(kind: Kind, space: &SpaceId) -> Change {
+        Change { kind, space: space.clone(), subject: None, subject_rules: 0 }
+    }
+
     /// `None` if the kind is unknown, which a newer server may write.
     pub(crate) fn from_row(row: &AnyRow) -> Result<Option<Change>, CatalogError> {
         let kind = text(row, "kind")?;
-        let Some(kind) = [Kind::Rule, Kind::Space, Kind::Key].into_iter().find(|known| known.as_str() == kind) else {
+        let Some(kind) = Kind::ALL.into_iter().find(|known| known.as_str() == kind) else {
             return Ok(None);
         };
         let subject = text_or_null(row, "subject")?.map(Subject::new).transpose();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hermod_core::queue::{Queue, Secret};
 use hermod_core::{Micros, SpaceId};
 
 use crate::scope::Scope;
@@ -52,6 +53,15 @@ impl fmt::Debug for NewKey {
         let secret = self.secret.as_ref().map(|_| "hidden");
         f.debug_struct("NewKey").field("key", &self.key).field("secret", &secret).finish()
     }
+}
+
+/// A queue that was just saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedQueue {
+    /// The queue; on a replay, with its secrets masked.
+    pub queue: Queue,
+    /// The webhook's secret, if it was made up by this write. It is shown once: `None` on a replay.
+    pub secret: Option<Secret>,
 }
 
 /// The answer of a write.

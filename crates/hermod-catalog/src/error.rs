@@ -19,7 +19,7 @@ pub enum CatalogError {
     /// There is one of that identifier already.
     #[error("a {what} {id:?} exists already")]
     Exists {
-        /// A rule, a space.
+        /// A rule, a space, a queue.
         what: &'static str,
         /// Its identifier.
         id: String,
@@ -33,10 +33,18 @@ pub enum CatalogError {
     /// There is none of that identifier.
     #[error("there is no {what} {id:?}")]
     NotFound {
-        /// A space.
+        /// A space, a queue.
         what: &'static str,
         /// The identifier asked for.
         id: String,
+    },
+    /// The space has as many of them as it may.
+    #[error("a space may have {max} {what}s at most")]
+    TooMany {
+        /// A queue, a schedule.
+        what: &'static str,
+        /// How many there may be.
+        max: u64,
     },
     /// The idempotency key was used for another request. Nothing was done.
     #[error("the idempotency key {key:?} was used for another request")]
@@ -58,7 +66,7 @@ pub enum CatalogError {
     /// A stored definition cannot be understood: it was edited by hand, or written by a newer version.
     #[error("the stored {what} {id:?} cannot be read")]
     Corrupt {
-        /// A rule, a space, an API key, a change.
+        /// A rule, a space, an API key, a queue, a schedule, a change.
         what: &'static str,
         /// Its identifier.
         id: String,

@@ -13,7 +13,9 @@ mod idempotency;
 mod keys;
 mod matching;
 mod outage;
+mod queues;
 mod rules;
+mod schedules;
 
 use std::time::{Duration, Instant};
 
@@ -38,6 +40,8 @@ pub async fn exercise(url: &str) {
     globs::all(&a, &b).await;
     keys::all(&a).await;
     idempotency::all(&a, &b).await;
+    queues::all(&a, &b).await;
+    schedules::all(&a, &b).await;
     following::all(&a, &b).await;
     assert!(a.is_healthy() && b.is_healthy());
     a.close().await;

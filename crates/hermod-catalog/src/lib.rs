@@ -1,4 +1,4 @@
-//! Hermod's definitions (rules, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
+//! Hermod's definitions (rules, queues, schedules, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
 //!
 //! Definitions are written rarely and asked for on every request, so the database is never asked on
 //! the hot path. What concerns everybody is a snapshot in memory (`snapshot.rs`); rules for one
@@ -7,7 +7,8 @@
 //! database, memory goes on answering.
 //!
 //! Callers must respect that [`Matched::is_degraded`] means "everyone's rules only", and that a
-//! [`NewKey`]'s secret cannot be asked for again.
+//! [`NewKey`]'s secret cannot be asked for again. A webhook's secret is stored as it is, since requests are
+//! signed with it; whoever shows a queue masks it.
 
 mod catalog;
 mod change;
@@ -20,8 +21,10 @@ pub mod exercise;
 mod keys;
 mod migration;
 mod options;
+mod queues;
 mod refresh;
 mod rules;
+mod schedules;
 mod scope;
 mod secret;
 mod snapshot;
@@ -30,7 +33,7 @@ mod subjects;
 mod write;
 
 pub use catalog::{Catalog, Matched};
-pub use definition::{ApiKey, CatalogOnce, NewKey, Saved, Space};
+pub use definition::{ApiKey, CatalogOnce, NewKey, Saved, SavedQueue, Space};
 pub use error::CatalogError;
 pub use options::Options;
 pub use scope::Scope;
@@ -56,6 +59,12 @@ mod tests {
         is_send(catalog.create_rule(&space, rule.clone(), once));
         is_send(catalog.put_rule(&space, rule, once));
         is_send(catalog.delete_rule(&space, &id, once));
+        let (queue, name) = (hermod_core::QueueId::new("q").unwrap(), hermod_core::Name::default_name());
+        is_send(catalog.create_queue(&space, hermod_core::queue::Queue::new(queue.clone()), once));
+        is_send(catalog.put_queue(&space, hermod_core::queue::Queue::new(queue.clone()), once));
+        is_send(catalog.disable_queue(&space, &queue, 1, "410"));
+        is_send(catalog.delete_queue(&space, &queue, once));
+        is_send(catalog.delete_schedule(&space, &queue, &name, once));
         is_send(catalog.spaces());
         is_send(catalog.create_space(&space, once));
         is_send(catalog.keys(&space));

@@ -25,13 +25,22 @@ const MYSQL_LOCK: &str = "SELECT GET_LOCK(CONCAT('hermod:', SHA1(DATABASE())), 6
 const MYSQL_UNLOCK: &str = "SELECT RELEASE_LOCK(CONCAT('hermod:', SHA1(DATABASE())))";
 
 /// Every migration there is: number, name, and its text for SQLite, PostgreSQL and MySQL.
-const MIGRATIONS: [(i64, &str, &str, &str, &str); 1] = [(
-    1,
-    "catalog",
-    include_str!("../migrations/sqlite/0001_catalog.sql"),
-    include_str!("../migrations/postgres/0001_catalog.sql"),
-    include_str!("../migrations/mysql/0001_catalog.sql"),
-)];
+const MIGRATIONS: [(i64, &str, &str, &str, &str); 2] = [
+    (
+        1,
+        "catalog",
+        include_str!("../migrations/sqlite/0001_catalog.sql"),
+        include_str!("../migrations/postgres/0001_catalog.sql"),
+        include_str!("../migrations/mysql/0001_catalog.sql"),
+    ),
+    (
+        3,
+        "queues",
+        include_str!("../migrations/sqlite/0003_queues.sql"),
+        include_str!("../migrations/postgres/0003_queues.sql"),
+        include_str!("../migrations/mysql/0003_queues.sql"),
+    ),
+];
 
 pub(crate) async fn run(pool: &AnyPool, dialect: Dialect) -> Result<(), CatalogError> {
     let migrator = migrator(dialect);

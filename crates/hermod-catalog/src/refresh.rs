@@ -22,7 +22,9 @@ use crate::change::{Change, Kind};
 use crate::database::{int, sql_int, text, within};
 use crate::error::CatalogError;
 use crate::keys;
+use crate::queues;
 use crate::rules;
+use crate::schedules;
 use crate::snapshot::{Snapshot, SpaceView};
 
 /// The longest pause between two tries while the database is away.
@@ -122,6 +124,7 @@ impl Inner {
     async fn take_in(&self, changes: &[Change]) -> Result<(), CatalogError> {
         let old = self.snapshot.load_full();
         let mut touched: BTreeSet<&SpaceId> = BTreeSet::new();
+        let (mut queues, mut schedules): (BTreeSet<&SpaceId>, BTreeSet<&SpaceId>) = Default::default();
         let mut keys_changed = false;
         for change in changes {
             match (change.kind, &change.subject) {
@@ -129,9 +132,11 @@ impl Inner {
                 (Kind::Rule, Some(_)) if old.spaces.contains_key(&change.space) => {}
                 (Kind::Rule | Kind::Space, _) => drop(touched.insert(&change.space)),
                 (Kind::Key, _) => keys_changed = true,
+                (Kind::Queue, _) => drop(queues.insert(&change.space)),
+                (Kind::Schedule, _) => drop(schedules.insert(&change.space)),
             }
         }
-        if !touched.is_empty() || keys_changed {
+        if !touched.is_empty() || keys_changed || !queues.is_empty() || !schedules.is_empty() {
             let mut new = Snapshot::clone(&old);
             for space in touched {
                 match self.space_view(space).await? {
@@ -141,6 +146,13 @@ impl Inner {
             }
             if keys_changed {
                 new.keys = keys::read_all(&self.database).await?;
+            }
+            for space in queues {
+                put_or_remove(&mut new.queues, space, queues::of_space(&self.database, space).await?, |queues| queues.is_empty());
+            }
+            for space in schedules {
+                let read = schedules::of_space(&self.database, space).await?;
+                put_or_remove(&mut new.schedules, space, read, |schedules| schedules.is_empty());
             }
             self.snapshot.store(Arc::new(new));
         }
@@ -172,7 +184,9 @@ impl Inner {
             let view = SpaceView::new(&rules.remove(&space).unwrap_or_default(), int(row, "subject_rules")?)?;
             spaces.insert(space, Arc::new(view));
         }
-        self.snapshot.store(Arc::new(Snapshot { spaces, keys }));
+        let queues = queues::read_all(&self.database).await?;
+        let schedules = schedules::read_all(&self.database).await?;
+        self.snapshot.store(Arc::new(Snapshot { spaces, keys, queues, schedules }));
         self.subjects.clear();
         Ok(())
     }
@@ -206,6 +220,13 @@ impl Inner {
         if !self.is_healthy.swap(true, Ordering::AcqRel) {
             tracing::info!(catalog = %self.place, "the catalog's database answers again");
         }
+    }
+}
+
+fn put_or_remove<T>(map: &mut HashMap<SpaceId, Arc<T>>, space: &SpaceId, value: T, is_empty: impl Fn(&T) -> bool) {
+    match is_empty(&value) {
+        true => drop(map.remove(space)),
+        false => drop(map.insert(space.clone(), Arc::new(value))),
     }
 }
 

@@ -20,11 +20,29 @@ pub enum Scope {
     RulesWrite,
     /// Check and charge limits.
     LimitCheck,
+    /// Read queues, their schedules and deliveries.
+    QueuesRead,
+    /// Create, replace and delete queues and their schedules.
+    QueuesWrite,
+    /// Put deliveries into queues.
+    QueuesPush,
+    /// Claim deliveries and finish them.
+    QueuesClaim,
 }
 
 impl Scope {
     /// Every scope, in the order of the documentation.
-    pub const ALL: [Scope; 5] = [Scope::Admin, Scope::Spaces, Scope::RulesRead, Scope::RulesWrite, Scope::LimitCheck];
+    pub const ALL: [Scope; 9] = [
+        Scope::Admin,
+        Scope::Spaces,
+        Scope::RulesRead,
+        Scope::RulesWrite,
+        Scope::LimitCheck,
+        Scope::QueuesRead,
+        Scope::QueuesWrite,
+        Scope::QueuesPush,
+        Scope::QueuesClaim,
+    ];
 
     /// As it is written in JSON, SQL and on the command line.
     pub const fn as_str(self) -> &'static str {
@@ -34,6 +52,10 @@ impl Scope {
             Scope::RulesRead => "rules:read",
             Scope::RulesWrite => "rules:write",
             Scope::LimitCheck => "limit:check",
+            Scope::QueuesRead => "queues:read",
+            Scope::QueuesWrite => "queues:write",
+            Scope::QueuesPush => "queues:push",
+            Scope::QueuesClaim => "queues:claim",
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use hermod_core::queue::Secret;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -54,6 +55,13 @@ pub(crate) fn generate() -> Result<(String, String), getrandom::Error> {
     let id = base62(ID_LENGTH)?;
     let text = format!("hk_{id}_{}", base62(SECRET_LENGTH)?);
     Ok((id, text))
+}
+
+/// A new secret of a webhook, of 256 bits.
+pub(crate) fn generate_webhook() -> Result<Secret, getrandom::Error> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)?;
+    Ok(Secret::from_bytes(&key))
 }
 
 /// The id in a key's text, if it looks like a key at all.

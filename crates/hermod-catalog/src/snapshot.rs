@@ -1,14 +1,16 @@
-//! What every server keeps in memory: all spaces, all API keys, and all rules that are not one subject's own.
+//! What every server keeps in memory: all spaces, all API keys, all queues and their schedules, and all
+//! rules that are not one subject's own.
 //!
 //! A snapshot is immutable but for one counter for each space; a refresh builds the next one from
 //! the parts that did not change and puts it in place as a whole. Readers take no lock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermod_core::limit::{Index, Rule};
-use hermod_core::{Invalid, SpaceId};
+use hermod_core::queue::{Queue, Schedule};
+use hermod_core::{Invalid, QueueId, SpaceId};
 
 use crate::definition::ApiKey;
 use crate::secret::SecretHash;
@@ -17,7 +19,17 @@ use crate::secret::SecretHash;
 pub(crate) struct Snapshot {
     pub(crate) spaces: HashMap<SpaceId, Arc<SpaceView>>,
     pub(crate) keys: HashMap<Box<str>, StoredKey>,
+    /// Of the spaces that have any.
+    pub(crate) queues: HashMap<SpaceId, Arc<Queues>>,
+    /// Of the spaces that have any.
+    pub(crate) schedules: HashMap<SpaceId, Arc<Schedules>>,
 }
+
+/// One space's queues, by id.
+pub(crate) type Queues = BTreeMap<QueueId, Arc<Queue>>;
+
+/// One space's schedules, by queue and name.
+pub(crate) type Schedules = Vec<Arc<Schedule>>;
 
 /// One space's part.
 #[derive(Default)]

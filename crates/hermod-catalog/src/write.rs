@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use hermod_core::limit::Rule;
+use hermod_core::queue::{Queue, Schedule};
 use hermod_core::{Micros, Once, SpaceId, once};
 use serde::{Deserialize, Serialize};
 use sqlx::any::{AnyArguments, AnyRow};
@@ -35,11 +36,34 @@ const TAKE_IN_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    Rule { rule: Box<Rule>, created: bool },
+    Rule {
+        rule: Box<Rule>,
+        created: bool,
+    },
     RuleDeleted,
-    Space { id: SpaceId, created_at_us: u64 },
-    Key { id: String, space: SpaceId, name: String, scopes: Vec<Scope>, created_at_us: u64 },
+    Space {
+        id: SpaceId,
+        created_at_us: u64,
+    },
+    Key {
+        id: String,
+        space: SpaceId,
+        name: String,
+        scopes: Vec<Scope>,
+        created_at_us: u64,
+    },
     KeyDeleted,
+    /// With its secrets masked: they are kept in one place only.
+    Queue {
+        queue: Box<Queue>,
+        created: bool,
+    },
+    QueueDeleted,
+    Schedule {
+        schedule: Box<Schedule>,
+        created: bool,
+    },
+    ScheduleDeleted,
 }
 
 /// A write, or what it answered before.

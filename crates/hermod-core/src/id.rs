@@ -117,7 +117,7 @@ text_type!(
     Name, "name", check_name
 );
 text_type!(
-    /// A queue's identifier within its space.
+    /// A queue's name within its space.
     QueueId, "queue", check_name
 );
 text_type!(

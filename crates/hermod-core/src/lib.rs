@@ -18,6 +18,7 @@ pub mod partition;
 pub mod queue;
 pub mod record;
 pub mod state;
+mod word;
 
 pub use chance::Seed;
 pub use id::{Action, Invalid, Name, QueueId, Recipient, RuleId, SpaceId, Subject, Tag};

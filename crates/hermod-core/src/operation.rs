@@ -83,7 +83,7 @@ pub const SCRIPTS: &[Script] = &[
     crate::limit::Check::SCRIPT,
     crate::limit::Lease::SCRIPT,
     crate::limit::Reset::SCRIPT,
-    crate::queue::Push::SCRIPT,
+    crate::queue::push::Push::SCRIPT,
     crate::queue::Claim::SCRIPT,
     crate::queue::Settle::SCRIPT,
     crate::queue::Edit::SCRIPT,

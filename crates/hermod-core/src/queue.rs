@@ -3,22 +3,33 @@
 //! A delivery has a due time and perhaps a recipient. It can be claimed when it is due; deliveries of one
 //! recipient are handed out in (due, insertion) order, one at a time. A claim is a lease with a token that
 //! only grows: whoever holds an older one changes nothing.
+//!
+//! A [`Queue`] is the definition a person writes: how long a delivery may be held, how often it is tried, in
+//! which order, and who consumes it. A [`Schedule`] is a delivery that recurs.
 
 pub mod backoff;
 pub mod claim;
+pub mod cron;
+pub mod definition;
 pub mod delivery;
 pub mod edit;
 pub mod line;
 pub mod list;
 pub mod push;
+pub mod recurring;
 pub mod settle;
 pub mod stats;
+pub mod webhook;
 
 pub use backoff::Backoff;
 pub use claim::{Claim, Claimed, Failing, Handed};
+pub use cron::{Cron, Dst};
+pub use definition::{Mode, OnExhausted, OnFailure, Order, Overdue, PAYLOAD_MAX, Queue, span};
 pub use delivery::{Delivery, DeliveryId, Due, IfExists, Number, Token};
 pub use edit::{Change, Edit, Edited};
 pub use list::{Filter, List, Listed, Page, Shown, Status};
-pub use push::{Push, Pushed, Stored};
+pub use push::{Pushed, Stored};
+pub use recurring::Schedule;
 pub use settle::{Settle, SettleAct, Settled};
 pub use stats::{Counts, Stats};
+pub use webhook::{Push, Secret, Webhook};

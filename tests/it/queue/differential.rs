@@ -7,8 +7,9 @@
 use anyhow::{Context, Result, ensure};
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::edit::Change;
+use hermod_core::queue::push::Push;
 use hermod_core::queue::settle::SettleAct;
-use hermod_core::queue::{Backoff, Claim, Delivery, Due, Edit, Filter, IfExists, List, Number, Push, Settle, Stats, Token};
+use hermod_core::queue::{Backoff, Claim, Delivery, Due, Edit, Filter, IfExists, List, Number, Settle, Stats, Token};
 use hermod_core::{Micros, Operation, Outcome, Place, QueueId, Recipient, SpaceId, Tag};
 use hermod_tests::history::{Draws, Dumps, agree};
 use hermod_tests::lane::START;

@@ -7,6 +7,7 @@ use crate::limit::meter::{Bucket, Estimate, Meter, Sliding, Window};
 use crate::limit::pattern::Pattern;
 use crate::limit::per::Per;
 use crate::limit::when::When;
+use crate::word::word_enum;
 
 /// A limit on an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,33 +103,6 @@ impl Algorithm {
             Algorithm::Concurrency => "concurrency",
         }
     }
-}
-
-macro_rules! word_enum {
-    ($(#[$doc:meta])* $type:ident, $field:literal, { $($(#[$item:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $type { $($(#[$item])* $variant),+ }
-
-        impl $type {
-            /// The word.
-            pub const fn as_str(self) -> &'static str {
-                match self { $($type::$variant => $word),+ }
-            }
-        }
-
-        impl std::str::FromStr for $type {
-            type Err = Invalid;
-
-            fn from_str(text: &str) -> Result<$type, Invalid> {
-                match text {
-                    $($word => Ok($type::$variant),)+
-                    _ => Err(Invalid::new($field, concat!("must be one of:", $(" ", $word),+))),
-                }
-            }
-        }
-    };
 }
 
 word_enum! {
