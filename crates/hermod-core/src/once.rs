@@ -48,6 +48,12 @@ impl Once {
         format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes))
     }
 
+    /// The key of a part of the request, where it is done in several steps. No caller's key holds a space.
+    #[must_use]
+    pub fn part(&self, number: usize) -> Once {
+        Once { key: format!("{} {number}", self.key), fingerprint: self.fingerprint }
+    }
+
     /// What the request is recognised by.
     pub fn fingerprint(&self) -> u128 {
         self.fingerprint

@@ -35,6 +35,11 @@ impl Partitions {
     }
 }
 
+/// A hash to spread by, the same in every release.
+pub fn hash(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
 /// The hash of the parts, one after the other. Copying them together first is several times as fast
 /// as a streaming hash, whose state is larger than they are.
 fn hash_of(parts: &[&[u8]]) -> u64 {

@@ -5,21 +5,28 @@
 
 mod keys;
 mod limit;
+mod queue;
 mod rules;
 mod spaces;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use hermod_catalog::{ApiKey, Catalog, Scope};
 use hermod_core::{Micros, SpaceId};
 use hermod_engine::clock::ManualClock;
 use hermod_engine::{Clock, Engine};
+use tokio::sync::watch;
 
 use crate::code::{Code, Problem};
 use crate::telemetry::Metrics;
 
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, Said};
 use limit::{Local, Refusals, Top};
+pub(crate) use queue::WAIT_MAX;
+use queue::Watches;
+pub use queue::{Bulk, ClaimAsk, ListAsk, Listing, PushAnswer, SettleAsk, Taken};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.
@@ -35,6 +42,12 @@ pub struct App {
     local: Arc<Local>,
     /// Who is refused most.
     top: Arc<Top>,
+    /// When deliveries may be claimed, and who waits for them.
+    watches: Arc<Watches>,
+    /// Counts draws: where a delivery goes that belongs nowhere, and how much a pause is cut.
+    pushes: Arc<AtomicU64>,
+    /// Set when the server ends: nobody waits any more.
+    stop: Arc<watch::Sender<bool>>,
     /// Nobody needs a key: for `hermod dev`.
     is_open: bool,
 }
@@ -72,7 +85,35 @@ impl Caller {
 impl App {
     pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, is_open: bool) -> App {
         let refusals = limit::refusals_for(&engine, &clock).map(Arc::new);
-        App { engine, catalog, clock, metrics, refusals, local: Arc::new(Local::new()), top: Arc::default(), is_open }
+        let watches = Arc::new(Watches::new(engine.partitions().count()));
+        App {
+            engine,
+            catalog,
+            clock,
+            metrics,
+            refusals,
+            local: Arc::new(Local::new()),
+            top: Arc::default(),
+            watches,
+            pushes: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
+            stop: Arc::new(watch::Sender::new(false)),
+            is_open,
+        }
+    }
+
+    /// Whoever waits is told that there is nothing.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Ends when the server does.
+    pub(crate) async fn stopping(&self) {
+        let mut stop = self.stop.subscribe();
+        let _ended = stop.wait_for(|is_stopping| *is_stopping).await;
     }
 
     /// Who presents this key. On an open server a request without one is the default space's.

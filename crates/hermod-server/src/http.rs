@@ -5,6 +5,7 @@
 //! way; everything else is in the handlers' arguments.
 
 mod clock;
+mod deliveries;
 mod errors;
 mod gate;
 mod health;
@@ -65,6 +66,16 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{id}", delete(keys::remove))
         .route("/v1/spaces", get(spaces::list).post(spaces::create))
+        .route("/v1/queues/{queue}/deliveries", get(deliveries::list).post(deliveries::push))
+        .route("/v1/queues/{queue}/deliveries/{id}", get(deliveries::read).patch(deliveries::patch).delete(deliveries::remove))
+        .route("/v1/queues/{queue}/claim", post(deliveries::claim))
+        .route("/v1/queues/{queue}/ack", post(deliveries::ack))
+        .route("/v1/queues/{queue}/nack", post(deliveries::nack))
+        .route("/v1/queues/{queue}/extend", post(deliveries::extend))
+        .route("/v1/queues/{queue}/cancel", post(deliveries::cancel))
+        .route("/v1/queues/{queue}/shift", post(deliveries::shift))
+        .route("/v1/queues/{queue}/redrive", post(deliveries::redrive))
+        .route("/v1/queues/{queue}/stats", get(deliveries::stats))
         .route("/v1/clock", get(clock::read).post(clock::advance))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))

@@ -150,6 +150,7 @@ impl Server {
     /// Takes no more requests, finishes those under way, writes out everything.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
+        self.app.stop();
         self.upkeep.abort();
         let _ended = self.accepting.await;
         if let Err(fault) = self.app.engine.close().await {

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue};
@@ -19,6 +19,7 @@ use tracing::{Instrument, Span};
 
 use super::Shell;
 use super::linger::lingering;
+use crate::app::WAIT_MAX;
 use crate::code::{Code, Problem};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -60,24 +61,36 @@ impl Gate {
     }
 }
 
+/// Who waits for deliveries is no load: no place is taken, and the wait comes on top of the time-out.
+const PATIENT: &str = "/v1/queues/{queue}/claim";
+
 /// A place among the requests under way; given back when dropped.
 struct Place {
     shell: Arc<Shell>,
     /// There was none left.
     is_beyond: bool,
+    /// None was taken.
+    is_patient: bool,
 }
 
 impl Place {
-    fn take(shell: Arc<Shell>) -> Place {
-        let before = shell.gate.in_flight.fetch_add(1, Ordering::Relaxed);
+    fn take(shell: Arc<Shell>, is_patient: bool) -> Place {
+        let before = if is_patient { 0 } else { shell.gate.in_flight.fetch_add(1, Ordering::Relaxed) };
         let is_beyond = before >= shell.gate.in_flight_max;
-        Place { shell, is_beyond }
+        Place { shell, is_beyond, is_patient }
+    }
+
+    /// How long a request may take.
+    fn timeout(&self) -> Duration {
+        self.shell.request_timeout + if self.is_patient { WAIT_MAX } else { Duration::ZERO }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.shell.gate.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_patient {
+            self.shell.gate.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -118,8 +131,8 @@ where
         let id = self.shell.gate.request_id(&request);
         let request = request.map(lingering);
         let route = request.extensions().get::<MatchedPath>().cloned();
-        let place = Place::take(Arc::clone(&self.shell));
         let name = route.as_ref().map_or("", MatchedPath::as_str);
+        let place = Place::take(Arc::clone(&self.shell), name == PATIENT);
         // Whoever asks whether the server lives must not be told that it is busy.
         let future = if place.is_beyond && name.starts_with("/v1") {
             None
@@ -160,7 +173,7 @@ impl<F: Future<Output = Result<Response, Infallible>>> Future for Passing<F> {
             Some(Poll::Ready(Ok(response))) => response,
             Some(Poll::Pending) => {
                 if this.deadline.is_none() {
-                    let ends = tokio::time::Instant::from_std(*this.began + this.place.shell.request_timeout);
+                    let ends = tokio::time::Instant::from_std(*this.began + this.place.timeout());
                     this.deadline.set(Some(tokio::time::sleep_until(ends)));
                 }
                 let Some(deadline) = this.deadline.as_pin_mut() else { return Poll::Pending };

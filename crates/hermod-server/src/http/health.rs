@@ -48,6 +48,9 @@ pub(crate) async fn readyz(State(shell): State<Arc<Shell>>) -> Response {
 pub(crate) async fn metrics(State(shell): State<Arc<Shell>>) -> Response {
     let app = &shell.app;
     let (store, catalog) = app.readiness();
+    if store.is_ok() {
+        app.measure_queues().await;
+    }
     let text = app.metrics.render(store.is_ok(), catalog, &app.engine);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

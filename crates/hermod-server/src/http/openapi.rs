@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{clock, health, keys, limit, rules, spaces};
+use super::{clock, deliveries, health, keys, limit, rules, spaces};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -28,6 +28,19 @@ use super::{clock, health, keys, limit, rules, spaces};
         keys::remove,
         spaces::list,
         spaces::create,
+        deliveries::push,
+        deliveries::list,
+        deliveries::read,
+        deliveries::patch,
+        deliveries::remove,
+        deliveries::claim,
+        deliveries::ack,
+        deliveries::nack,
+        deliveries::extend,
+        deliveries::cancel,
+        deliveries::shift,
+        deliveries::redrive,
+        deliveries::stats,
         clock::read,
         clock::advance,
         health::healthz,

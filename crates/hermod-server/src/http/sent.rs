@@ -58,6 +58,20 @@ impl FromRequestParts<Arc<Shell>> for Id {
     }
 }
 
+/// The queue and the delivery in the path, as they were sent.
+#[derive(Debug)]
+pub(super) struct Ids(pub(super) String, pub(super) String);
+
+impl FromRequestParts<Arc<Shell>> for Ids {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shell: &Arc<Shell>) -> Result<Ids, Problem> {
+        let ids = Path::<(String, String)>::from_request_parts(parts, shell).await;
+        ids.map(|Path((queue, id))| Ids(queue, id))
+            .map_err(|_| Problem::new(Code::InvalidField, "id must be UTF-8, percent-encoded").in_field("id"))
+    }
+}
+
 /// What is wrong with a query that takes `known` only, of which `number` can be of a wrong kind.
 pub(super) fn bad_query(rejection: &QueryRejection, number: &str, known: &str) -> Problem {
     let message = rejection.body_text();
@@ -67,25 +81,23 @@ pub(super) fn bad_query(rejection: &QueryRejection, number: &str, known: &str) -
     }
 }
 
-/// A JSON body, the bytes it came as, and the idempotency key it came with.
+/// A body as it came, and the idempotency key it came with.
 #[derive(Debug)]
-pub(super) struct Sent<T> {
-    pub(super) value: T,
-    raw: Bytes,
+pub(super) struct Raw {
+    pub(super) bytes: Bytes,
     key: Option<HeaderValue>,
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, shell: &Arc<Shell>) -> Result<Sent<T>, Problem> {
+impl Raw {
+    /// Reads a body to its end, unless that is too far.
+    pub(super) async fn read(request: Request, shell: &Shell) -> Result<Raw, Problem> {
         let too_large = || Problem::new(Code::BodyTooLarge, format!("The body may have {} bytes at most.", shell.body_max));
         let stated = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
         if stated.is_some_and(|length| length > shell.body_max) {
             return Err(too_large());
         }
         let key = request.headers().get(&IDEMPOTENCY_KEY).cloned();
-        let raw = to_bytes(request.into_body(), shell.body_max).await.map_err(|fault| {
+        let bytes = to_bytes(request.into_body(), shell.body_max).await.map_err(|fault| {
             let mut cause: Option<&dyn std::error::Error> = Some(&fault);
             while let Some(error) = cause {
                 if error.to_string().contains("length limit") {
@@ -95,21 +107,46 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
             }
             Problem::new(Code::InvalidJson, "The body broke off before its end.")
         })?;
-        let value = parse(&raw)?;
-        Ok(Sent { value, raw, key })
+        Ok(Raw { bytes, key })
+    }
+
+    /// The idempotency key of an engine operation, bound to this body.
+    pub(super) fn once(&self, operation: &str) -> Result<Option<Once>, Problem> {
+        once(self.key.as_ref(), operation, &self.bytes)
+    }
+}
+
+/// A JSON body, the bytes it came as, and the idempotency key it came with.
+#[derive(Debug)]
+pub(super) struct Sent<T> {
+    pub(super) value: T,
+    raw: Raw,
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shell: &Arc<Shell>) -> Result<Sent<T>, Problem> {
+        let raw = Raw::read(request, shell).await?;
+        Ok(Sent { value: parse(&raw.bytes)?, raw })
     }
 }
 
 impl<T> Sent<T> {
     /// The idempotency key of an engine operation, bound to this body.
     pub(super) fn once(&self, operation: &str) -> Result<Option<Once>, Problem> {
-        once(self.key.as_ref(), operation, &self.raw)
+        self.raw.once(operation)
     }
 
     /// The idempotency key of a catalog write, bound to this body.
     pub(super) fn catalog_once(&self, caller: &Caller, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
         Ok(self.once(operation)?.map(|once| catalog(caller, &once)))
     }
+}
+
+/// The idempotency key of an engine operation, bound to this.
+pub(super) fn once_of(headers: &HeaderMap, operation: &str, about: &[u8]) -> Result<Option<Once>, Problem> {
+    once(headers.get(&IDEMPOTENCY_KEY), operation, about)
 }
 
 /// The idempotency key of a catalog write without a body.
@@ -130,7 +167,7 @@ fn once(key: Option<&HeaderValue>, operation: &str, body: &[u8]) -> Result<Optio
 }
 
 /// Reads a body. Only one that does not parse pays for finding out where.
-fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
+pub(super) fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
     // Serde would take a list for an object whose names were left out.
     if raw.trim_ascii_start().starts_with(b"[") {
         return Err(no_object());

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hermod_core::queue::{Claimed, Counts};
 use hermod_engine::Engine;
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
@@ -16,6 +17,9 @@ static METADATA: Metadata<'static> = Metadata::new("hermod", Level::INFO, None);
 
 /// Upper bounds of the latency histogram, in seconds.
 const BUCKETS: &[f64] = &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// So many queues are counted by name; the rest together.
+const QUEUES_MAX: usize = 500;
 
 /// So many policies are counted by name; the rest together.
 const POLICIES_MAX: usize = 500;
@@ -27,6 +31,8 @@ pub(crate) struct Metrics {
     refused: Counter,
     /// By policy and outcome. People make up names of policies, so there are so many at most.
     decisions: RwLock<HashMap<String, Decisions>>,
+    /// By queue, of which there are so many at most.
+    deliveries: RwLock<HashMap<String, Deliveries>>,
     /// By route and status. Both come from fixed sets, so the map is bounded.
     requests: RwLock<HashMap<String, ByStatus>>,
 }
@@ -57,6 +63,15 @@ impl Decisions {
     }
 }
 
+/// What became of the deliveries of one queue.
+struct Deliveries {
+    handed: Counter,
+    again: Counter,
+    dead: Counter,
+    expired: Counter,
+    lateness: Histogram,
+}
+
 type ByStatus = HashMap<u16, (Counter, Histogram)>;
 
 impl std::fmt::Debug for Metrics {
@@ -80,12 +95,16 @@ impl Metrics {
         recorder.describe_gauge("hermod_store_memory_bytes".into(), None, "What the embedded state takes, about.".into());
         recorder.describe_gauge("hermod_store_records".into(), None, "Records of the embedded store.".into());
         recorder.describe_counter("hermod_store_commits_total".into(), None, "Fsync'd commits of the embedded store.".into());
+        recorder.describe_counter("hermod_queue_deliveries_total".into(), None, "Deliveries by what became of them.".into());
+        recorder.describe_histogram("hermod_queue_lateness_seconds".into(), None, "How late first attempts were handed out.".into());
+        recorder.describe_gauge("hermod_queue_depth".into(), None, "Deliveries by state.".into());
+        recorder.describe_gauge("hermod_queue_oldest_seconds".into(), None, "How long the one that waits longest has been due.".into());
         let checks = |outcome: &'static str| {
             let key = Key::from_parts("hermod_limit_checks_total", vec![Label::new("outcome", outcome)]);
             recorder.register_counter(&key, &METADATA)
         };
         let (allowed, refused) = (checks("allowed"), checks("refused"));
-        Metrics { recorder, allowed, refused, decisions: RwLock::default(), requests: RwLock::new(HashMap::new()) }
+        Metrics { recorder, allowed, refused, decisions: RwLock::default(), deliveries: RwLock::default(), requests: RwLock::default() }
     }
 
     /// A limit check was answered.
@@ -108,6 +127,59 @@ impl Metrics {
             };
             Decisions { allowed: counter("allowed"), refused: counter("refused"), would_refuse: counter("would_refuse") }
         }));
+    }
+
+    /// A claim of this queue was answered.
+    pub(crate) fn claimed(&self, queue: &str, claimed: &Claimed) {
+        if claimed.handed.is_empty() && claimed.dead == 0 && claimed.expired == 0 {
+            return;
+        }
+        let count = |deliveries: &Deliveries| {
+            deliveries.dead.increment(u64::from(claimed.dead));
+            deliveries.expired.increment(u64::from(claimed.expired));
+            for handed in &claimed.handed {
+                if handed.attempt > 1 {
+                    deliveries.again.increment(1);
+                    continue;
+                }
+                deliveries.handed.increment(1);
+                deliveries.lateness.record(claimed.now.since(handed.at).to_duration().as_secs_f64());
+            }
+        };
+        if let Some(deliveries) = self.deliveries.read().get(queue) {
+            return count(deliveries);
+        }
+        let mut all = self.deliveries.write();
+        let name = if all.len() < QUEUES_MAX { queue } else { "other" };
+        count(all.entry(name.to_owned()).or_insert_with(|| {
+            let label = || Label::new("queue", name.to_owned());
+            let counter = |outcome: &'static str| {
+                let key = Key::from_parts("hermod_queue_deliveries_total", vec![label(), Label::new("outcome", outcome)]);
+                self.recorder.register_counter(&key, &METADATA)
+            };
+            Deliveries {
+                handed: counter("handed"),
+                again: counter("again"),
+                dead: counter("dead"),
+                expired: counter("expired"),
+                lateness: self.recorder.register_histogram(&Key::from_parts("hermod_queue_lateness_seconds", vec![label()]), &METADATA),
+            }
+        }));
+    }
+
+    /// What a queue holds, when somebody asks.
+    pub(crate) fn depth(&self, space: &str, queue: &str, counts: &Counts) {
+        let gauge = |name: &'static str, state: Option<&'static str>, value: f64| {
+            let mut labels = vec![Label::new("space", space.to_owned()), Label::new("queue", queue.to_owned())];
+            labels.extend(state.map(|state| Label::new("state", state)));
+            self.recorder.register_gauge(&Key::from_parts(name, labels), &METADATA).set(value);
+        };
+        let states = [("ready", counts.ready), ("scheduled", counts.scheduled), ("leased", counts.leased), ("dead", counts.dead)];
+        for (state, count) in states {
+            gauge("hermod_queue_depth", Some(state), u32::try_from(count).map_or(f64::MAX, f64::from));
+        }
+        let oldest = counts.oldest.map_or(0.0, |oldest| counts.now.since(oldest).to_duration().as_secs_f64());
+        gauge("hermod_queue_oldest_seconds", None, oldest);
     }
 
     /// A request was answered. Paths that match no route are counted as one.

@@ -1,0 +1,197 @@
+//! queue: push, claim, settle, look at and change deliveries.
+//!
+//! A queue lies in many partitions: a delivery is with its recipient, else with its key, else anywhere; a queue
+//! of total order is in one. What a call means to several partitions is one operation each.
+
+mod claim;
+mod edit;
+mod list;
+mod settle;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+use hermod_catalog::Scope;
+use hermod_core::queue::claim::Failing;
+use hermod_core::queue::push::{PUSH_MAX, Push};
+use hermod_core::queue::{Delivery, DeliveryId, OnExhausted, Order, Overdue, Queue, Stored};
+use hermod_core::{Micros, Once, Outcome, Place, QueueId, Seed, SpaceId};
+
+use super::{App, Caller};
+use crate::code::{Code, Problem, conflict};
+
+pub(crate) use claim::WAIT_MAX;
+pub use claim::{ClaimAsk, Taken};
+pub use edit::Bulk;
+pub use list::{ListAsk, Listing};
+pub use settle::SettleAsk;
+pub(crate) use watch::Watches;
+
+/// So many bytes of payloads go into one step.
+const PUSH_BYTES_MAX: usize = 1 << 20;
+
+/// So many queues are counted for metrics.
+const QUEUES_MEASURED: usize = 100;
+
+/// What became of one delivery that was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushAnswer {
+    /// Its name.
+    pub id: DeliveryId,
+    /// Whether it is new.
+    pub stored: Stored,
+    /// When it is due; none if it is finished.
+    pub due: Option<Micros>,
+    /// The time of the answer.
+    pub now: Micros,
+}
+
+impl App {
+    /// The queue of this name. On an open server one that is not there is made, with the defaults.
+    pub(super) async fn queue_of(&self, caller: &Caller, queue: &str) -> Result<Arc<Queue>, Problem> {
+        let id = QueueId::new(queue)?;
+        if let Some(queue) = self.catalog.queue(&caller.space, &id) {
+            return Ok(queue);
+        }
+        if !self.is_open {
+            let hint = format!("There is no queue {id}. Make it first: PUT /v1/queues/{id} with {{}} for the defaults.");
+            return Err(Problem::new(Code::NotFound, hint).in_field("queue"));
+        }
+        Ok(Arc::new(self.catalog.put_queue(&caller.space, Queue::new(id), None).await?.value.queue))
+    }
+
+    /// Counts what every queue holds, for those who watch: the first hundred.
+    pub(crate) async fn measure_queues(&self) {
+        let queues =
+            self.catalog.all_queues().into_iter().flat_map(|(space, queues)| queues.into_iter().map(move |queue| (space.clone(), queue)));
+        for (space, queue) in queues.take(QUEUES_MEASURED) {
+            let Ok(counts) = self.counts_of(&space, &queue, Micros::ZERO, 0).await else { return };
+            self.metrics.depth(space.as_str(), queue.id.as_str(), &counts);
+        }
+    }
+
+    fn place_of(&self, space: &SpaceId, queue: &Queue, home: &str) -> Place {
+        match queue.order {
+            Order::Total => self.engine.partitions().place(space, &format!("queue {}", queue.id)),
+            Order::Recipient => self.engine.partitions().place(space, home),
+        }
+    }
+
+    /// Where a delivery is; none if it cannot be one of ours.
+    fn place_of_id(&self, space: &SpaceId, id: DeliveryId) -> Option<Place> {
+        let is_ours = id.partition < self.engine.partitions().count();
+        is_ours.then(|| Place { space: space.clone(), partition: id.partition })
+    }
+
+    /// Where deliveries go that belong nowhere: anywhere, but a call that is repeated must find the same place.
+    fn anywhere(&self, once: Option<&Once>) -> u64 {
+        match once {
+            Some(once) => hermod_core::partition::hash(once.key().as_bytes()),
+            None => Seed::new(self.pushes.fetch_add(1, Ordering::Relaxed)).draw(0),
+        }
+    }
+
+    /// Puts deliveries into a queue, those of one place in this order. For each what became of it.
+    pub async fn push(
+        &self,
+        caller: &Caller,
+        queue: &str,
+        deliveries: Vec<Delivery>,
+        once: Option<&Once>,
+    ) -> Result<Vec<Result<PushAnswer, Problem>>, Problem> {
+        caller.need(Scope::QueuesPush)?;
+        let queue = self.queue_of(caller, queue).await?;
+        let anywhere = self.anywhere(once);
+        let mut by_partition: BTreeMap<u16, Vec<(usize, Delivery)>> = BTreeMap::new();
+        let mut answers: Vec<Option<Result<PushAnswer, Problem>>> = Vec::with_capacity(deliveries.len());
+        for (position, delivery) in deliveries.into_iter().enumerate() {
+            match check(&queue, &delivery) {
+                Err(problem) => answers.push(Some(Err(problem))),
+                Ok(()) => {
+                    answers.push(None);
+                    let place = match (delivery.home(), queue.order) {
+                        (None, Order::Recipient) => u16::try_from(anywhere % u64::from(self.engine.partitions().count())).unwrap_or(0),
+                        (home, _) => self.place_of(&caller.space, &queue, home.unwrap_or("")).partition,
+                    };
+                    by_partition.entry(place).or_default().push((position, delivery));
+                }
+            }
+        }
+        let pushes = by_partition.into_iter().map(|(partition, some)| self.push_to(caller, &queue, partition, some, once));
+        for (position, answer) in join_all(pushes).await.into_iter().flatten() {
+            if let Some(slot) = answers.get_mut(position) {
+                *slot = Some(answer);
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Pushes to one partition, so many at a time, one after the other.
+    async fn push_to(
+        &self,
+        caller: &Caller,
+        queue: &Queue,
+        partition: u16,
+        deliveries: Vec<(usize, Delivery)>,
+        once: Option<&Once>,
+    ) -> Vec<(usize, Result<PushAnswer, Problem>)> {
+        let place = Place { space: caller.space.clone(), partition };
+        let mut answers = Vec::with_capacity(deliveries.len());
+        let mut rest = deliveries.into_iter().peekable();
+        for part in 0.. {
+            let (mut positions, mut some, mut bytes) = (Vec::new(), Vec::new(), 0);
+            while let Some((position, delivery)) = rest.next_if(|_| some.len() < PUSH_MAX && bytes < PUSH_BYTES_MAX) {
+                bytes += delivery.payload.len();
+                positions.push(position);
+                some.push(delivery);
+            }
+            if some.is_empty() {
+                break;
+            }
+            let once = once.map(|once| once.part(part));
+            let ran = self.engine.run(&Push::new(place.clone(), queue.id.clone(), some), once.as_ref()).await;
+            let pushed = match ran.map_err(Problem::from).map(|ran| ran.outcome) {
+                Ok(Outcome::Done(pushed) | Outcome::Replayed(pushed)) => pushed,
+                Ok(Outcome::Conflict) => {
+                    answers.extend(positions.into_iter().map(|position| (position, Err(conflict()))));
+                    continue;
+                }
+                Err(problem) => {
+                    answers.extend(positions.into_iter().map(|position| (position, Err(problem.clone()))));
+                    continue;
+                }
+            };
+            self.watches.of(&caller.space, &queue.id).learn(partition, pushed.next);
+            for (position, (stored, number, due)) in positions.into_iter().zip(pushed.stored) {
+                let due = (stored != Stored::Finished).then_some(due);
+                answers.push((position, Ok(PushAnswer { id: DeliveryId { partition, number }, stored, due, now: pushed.now })));
+            }
+        }
+        answers
+    }
+}
+
+/// What becomes of deliveries of this queue that fail.
+fn failing(queue: &Queue) -> Failing {
+    Failing {
+        max_attempts: u16::try_from(queue.max_attempts).unwrap_or(u16::MAX),
+        drops: queue.on_exhausted == OnExhausted::Drop,
+        drop_after: match queue.overdue {
+            Overdue::Deliver => None,
+            Overdue::DropAfter(span) => Some(span),
+        },
+    }
+}
+
+fn check(queue: &Queue, delivery: &Delivery) -> Result<(), Problem> {
+    delivery.check()?;
+    let max = usize::try_from(queue.max_payload).unwrap_or(usize::MAX);
+    if delivery.payload.len() > max {
+        let many = format!("payload is {} bytes; this queue takes {max} at most.", delivery.payload.len());
+        return Err(Problem::new(Code::InvalidField, many).in_field("payload"));
+    }
+    Ok(())
+}

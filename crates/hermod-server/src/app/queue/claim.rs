@@ -1,0 +1,185 @@
+//! queue: hands out what is due, or waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hermod_catalog::Scope;
+use hermod_core::queue::{Claim, DeliveryId, Handed, Queue};
+use hermod_core::{Invalid, Micros, Outcome, Place, SpaceId};
+use hermod_engine::{Clock, Engine};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::watch::Watch;
+use super::{App, Caller, failing};
+use crate::code::Problem;
+
+/// So often the partitions are asked before somebody waits again.
+const ROUNDS_MAX: usize = 4;
+/// A claim hands out so many.
+const COUNT_MAX: usize = 1_000;
+/// Who waits looks again after so long at the latest, in case a signal was lost.
+const HEAL_EVERY: Duration = Duration::from_millis(1_500);
+/// How often who waits looks at a clock that is set by hand.
+const MANUAL_EVERY: Duration = Duration::from_millis(10);
+/// How long one can wait.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimAsk {
+    /// How many, at most.
+    pub count: usize,
+    /// For how long, if not as long as the queue says.
+    pub lease: Option<Micros>,
+    /// How long to wait if there is nothing.
+    pub wait: Duration,
+}
+
+impl ClaimAsk {
+    /// Checks what came from outside.
+    pub fn new(count: Option<u64>, lease: Option<Micros>, wait_ms: Option<u64>) -> Result<ClaimAsk, Invalid> {
+        let count = usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX);
+        if count == 0 || count > COUNT_MAX {
+            return Err(Invalid::new("count", format!("must be between 1 and {COUNT_MAX}")));
+        }
+        let wait = Duration::from_millis(wait_ms.unwrap_or(0));
+        if wait > WAIT_MAX {
+            return Err(Invalid::new("wait_ms", format!("must be at most {}", WAIT_MAX.as_millis())));
+        }
+        let longest = Micros::saturating(12 * 3_600_000_000);
+        if lease.is_some_and(|lease| lease < Micros::saturating(100_000) || lease > longest) {
+            return Err(Invalid::new("lease", "must be between 100ms and 12h"));
+        }
+        Ok(ClaimAsk { count, lease, wait })
+    }
+}
+
+/// A delivery that was handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its name.
+    pub id: DeliveryId,
+    /// What was handed out.
+    pub handed: Handed,
+}
+
+impl App {
+    /// Hands out deliveries that are due, in order of their time; waits for the first if there is none.
+    pub async fn claim(&self, caller: &Caller, queue: &str, ask: &ClaimAsk) -> Result<Vec<Taken>, Problem> {
+        caller.need(Scope::QueuesClaim)?;
+        let queue = self.queue_of(caller, queue).await?;
+        self.claim_from(&caller.space, &queue, ask).await
+    }
+
+    /// The same, whoever asks.
+    pub(crate) async fn claim_from(&self, space: &SpaceId, queue: &Queue, ask: &ClaimAsk) -> Result<Vec<Taken>, Problem> {
+        let watch = self.watches.of(space, &queue.id);
+        let lease = ask.lease.unwrap_or(queue.lease);
+        if ask.wait.is_zero() {
+            return self.take(space, queue, &watch, ask.count, lease).await;
+        }
+        let deadline = Instant::now() + ask.wait;
+        let _waiting = Waits::new(self, space, queue, &watch);
+        let Ok(Ok(_turn)) = timeout_at(deadline, watch.turns.acquire()).await else { return Ok(Vec::new()) };
+        let mut healed = Instant::now();
+        loop {
+            let earlier = watch.earlier();
+            let taken = self.take(space, queue, &watch, ask.count, lease).await?;
+            if !taken.is_empty() || Instant::now() >= deadline || self.is_stopping() {
+                return Ok(taken);
+            }
+            let next = self.wake_at(&watch).min(deadline);
+            tokio::select! {
+                () = earlier => {}
+                () = self.stopping() => return Ok(Vec::new()),
+                () = sleep_until(next.min(healed + HEAL_EVERY)) => {
+                    if healed.elapsed() >= HEAL_EVERY && matches!(self.engine, Engine::Redis(_)) {
+                        healed = Instant::now();
+                        watch.forget();
+                    }
+                }
+            }
+        }
+    }
+
+    /// When whoever waits must look.
+    fn wake_at(&self, watch: &Watch) -> Instant {
+        let now = Instant::now();
+        if matches!(self.clock, Clock::Manual(_)) {
+            return now + MANUAL_EVERY;
+        }
+        let Some(next) = watch.next() else { return now + WAIT_MAX };
+        let span = next.since(self.watches.store_time(self.now())).to_duration();
+        // A store that has something due and hands out nothing is not asked without end.
+        now + span.clamp(Duration::from_micros(500), WAIT_MAX)
+    }
+
+    /// Asks the partitions in which something is due.
+    async fn take(&self, space: &SpaceId, queue: &Queue, watch: &Watch, count: usize, lease: Micros) -> Result<Vec<Taken>, Problem> {
+        let mut taken: Vec<Taken> = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let wanted = count - taken.len();
+            let due = watch.due(self.watches.store_time(self.now()));
+            let asked = due.len().min(wanted);
+            if asked == 0 {
+                break;
+            }
+            // Together no more than is wanted; the earliest have the odd ones.
+            let (each, odd) = (wanted / asked, wanted % asked);
+            let claims = due.iter().take(asked).enumerate().map(|(turn, (_, partition))| {
+                let place = Place { space: space.clone(), partition: *partition };
+                let claim = Claim::new(place, queue.id.clone(), each + usize::from(turn < odd), lease, failing(queue));
+                let learned = watch.learned(*partition);
+                async move { (*partition, learned, self.engine.run(&claim, None).await) }
+            });
+            let mut fault = None;
+            for (partition, learned, ran) in join_all(claims).await {
+                let claimed = match ran.map(|ran| ran.outcome) {
+                    Ok(Outcome::Done(claimed) | Outcome::Replayed(claimed)) => claimed,
+                    Ok(Outcome::Conflict) => continue,
+                    Err(error) => {
+                        fault = Some(error);
+                        continue;
+                    }
+                };
+                self.watches.set_clock(claimed.now, self.now());
+                watch.saw(partition, learned, [claimed.next, claimed.next_end].into_iter().flatten().min());
+                self.metrics.claimed(queue.id.as_str(), &claimed);
+                let named = |handed: Handed| Taken { id: DeliveryId { partition, number: handed.number }, handed };
+                taken.extend(claimed.handed.into_iter().map(named));
+            }
+            // What was handed out is told, whatever befell the others.
+            if let Some(fault) = fault {
+                if taken.is_empty() {
+                    return Err(fault.into());
+                }
+                break;
+            }
+            if taken.len() >= count {
+                break;
+            }
+        }
+        taken.sort_unstable_by_key(|taken| (taken.handed.at, taken.handed.number));
+        Ok(taken)
+    }
+}
+
+/// Somebody waits; while anybody does, the signals of other servers are followed.
+struct Waits(Arc<Watch>);
+
+impl Waits {
+    fn new(app: &App, space: &SpaceId, queue: &Queue, watch: &Arc<Watch>) -> Waits {
+        let _ = (app, space, queue);
+        let mut waiting = watch.waiting.lock();
+        waiting.count += 1;
+        drop(waiting);
+        Waits(Arc::clone(watch))
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.waiting.lock().count -= 1;
+    }
+}

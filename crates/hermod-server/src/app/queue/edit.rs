@@ -1,0 +1,98 @@
+//! queue: changes deliveries that nobody holds, one or many.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use hermod_catalog::Scope;
+use hermod_core::queue::edit::EDIT_MAX;
+use hermod_core::queue::{Change, DeliveryId, Edit, Edited, Filter, Number, Page, Queue};
+use hermod_core::{Once, Outcome, Place, SpaceId};
+
+use super::{App, Caller, ListAsk};
+use crate::code::{Code, Problem, conflict};
+
+/// So many deliveries are changed by one call.
+const BULK_MAX: usize = 1_000;
+
+/// What a change of many has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bulk {
+    /// So many were changed.
+    pub done: u64,
+    /// So many are held by somebody, and are as they were.
+    pub leased: u64,
+    /// So many had gone meanwhile, or are of another state.
+    pub others: u64,
+    /// Where the next call begins, if there are more.
+    pub next: Option<(u16, Option<Page>)>,
+}
+
+impl App {
+    /// Changes one delivery.
+    pub async fn edit(&self, caller: &Caller, queue: &str, id: &str, change: Change, once: Option<&Once>) -> Result<Edited, Problem> {
+        caller.need(Scope::QueuesPush)?;
+        let queue = self.queue_of(caller, queue).await?;
+        let id: DeliveryId = id.parse()?;
+        if let Change::Rewrite { payload, .. } = &change
+            && payload.len() > usize::try_from(queue.max_payload).unwrap_or(usize::MAX)
+        {
+            let many = format!("payload is {} bytes; this queue takes {} at most.", payload.len(), queue.max_payload);
+            return Err(Problem::new(Code::InvalidField, many).in_field("payload"));
+        }
+        let Some(place) = self.place_of_id(&caller.space, id) else { return Ok(Edited::Gone) };
+        let edited = self.edit_in(place, &queue, change, vec![id.number], once).await?;
+        Ok(edited.into_iter().next().unwrap_or(Edited::Gone))
+    }
+
+    /// Changes all deliveries that fit, up to a thousand a call.
+    pub async fn edit_all(
+        &self,
+        caller: &Caller,
+        queue: &str,
+        filter: Filter,
+        change: Change,
+        after: Option<(u16, Option<Page>)>,
+    ) -> Result<Bulk, Problem> {
+        caller.need(Scope::QueuesPush)?;
+        let queue = self.queue_of(caller, queue).await?;
+        let listing = self.deliveries_of(&caller.space, &queue, &ListAsk { filter, after, limit: BULK_MAX }).await?;
+        let mut by_partition: BTreeMap<u16, Vec<Number>> = BTreeMap::new();
+        for (id, _) in &listing.items {
+            by_partition.entry(id.partition).or_default().push(id.number);
+        }
+        let parts = by_partition.iter().flat_map(|(partition, numbers)| numbers.chunks(EDIT_MAX).map(move |some| (*partition, some)));
+        let edits = parts.map(|(partition, some)| {
+            let place = Place { space: caller.space.clone(), partition };
+            self.edit_in(place, &queue, change.clone(), some.to_vec(), None)
+        });
+        let mut bulk = Bulk { next: listing.next, ..Bulk::default() };
+        for edited in join_all(edits).await {
+            for one in edited? {
+                match one {
+                    Edited::Done { .. } => bulk.done += 1,
+                    Edited::Leased { .. } => bulk.leased += 1,
+                    Edited::Gone | Edited::Dead | Edited::Alive => bulk.others += 1,
+                }
+            }
+        }
+        Ok(bulk)
+    }
+
+    async fn edit_in(
+        &self,
+        place: Place,
+        queue: &Queue,
+        change: Change,
+        numbers: Vec<Number>,
+        once: Option<&Once>,
+    ) -> Result<Vec<Edited>, Problem> {
+        let (space, partition): (SpaceId, u16) = (place.space.clone(), place.partition);
+        match self.engine.run(&Edit::new(place, queue.id.clone(), change, numbers), once).await?.outcome {
+            Outcome::Done(edits) | Outcome::Replayed(edits) => {
+                self.watches.of(&space, &queue.id).learn(partition, edits.next);
+                Ok(edits.edited)
+            }
+            Outcome::Conflict => Err(conflict()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! queue: what the holder of deliveries says of them.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use hermod_catalog::Scope;
+use hermod_core::queue::settle::{Outcome as Settlement, SETTLE_MAX, Settle, SettleAct};
+use hermod_core::queue::{DeliveryId, OnFailure, Queue, Token};
+use hermod_core::{Micros, Once, Outcome, Place, Seed, SpaceId};
+
+use super::{App, Caller, failing};
+use crate::code::{Problem, conflict};
+
+/// What the holder says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleAsk {
+    /// It is done.
+    Ack,
+    /// It failed; try again after this, or as the queue's backoff says.
+    Nack(Option<Micros>),
+    /// It is needed for so much longer, or as long as the queue says.
+    Extend(Option<Micros>),
+    /// It was not looked at.
+    GiveBack,
+}
+
+impl App {
+    /// Settles deliveries; for each, in this order, what became of it.
+    pub async fn settle(
+        &self,
+        caller: &Caller,
+        queue: &str,
+        ask: SettleAsk,
+        held: &[(DeliveryId, Token)],
+        once: Option<&Once>,
+    ) -> Result<Vec<Settlement>, Problem> {
+        caller.need(Scope::QueuesClaim)?;
+        let queue = self.queue_of(caller, queue).await?;
+        self.settle_in(&caller.space, &queue, ask, held, once).await
+    }
+
+    /// The same, whoever asks.
+    pub(crate) async fn settle_in(
+        &self,
+        space: &SpaceId,
+        queue: &Queue,
+        ask: SettleAsk,
+        held: &[(DeliveryId, Token)],
+        once: Option<&Once>,
+    ) -> Result<Vec<Settlement>, Problem> {
+        let mut by_partition: BTreeMap<u16, Vec<(usize, DeliveryId, Token)>> = BTreeMap::new();
+        let mut outcomes = vec![Settlement::Stale; held.len()];
+        for (position, (id, token)) in held.iter().enumerate() {
+            if self.place_of_id(space, *id).is_some() {
+                by_partition.entry(id.partition).or_default().push((position, *id, *token));
+            }
+        }
+        let act = self.act(queue, ask);
+        let parts =
+            by_partition.iter().flat_map(|(partition, held)| held.chunks(SETTLE_MAX).enumerate().map(move |part| (*partition, part)));
+        let settles = parts.map(|(partition, (part, held))| async move {
+            let place = Place { space: space.clone(), partition };
+            let failing = failing(queue);
+            let some = held.iter().map(|(_, id, token)| (id.number, *token)).collect();
+            let settle = Settle::new(place, queue.id.clone(), act, failing.max_attempts, failing.drops, some);
+            let once = once.map(|once| once.part(part));
+            (partition, held, self.engine.run(&settle, once.as_ref()).await)
+        });
+        let mut problem = None;
+        for (partition, held, ran) in join_all(settles).await {
+            let settled = match ran.map_err(Problem::from).map(|ran| ran.outcome) {
+                Ok(Outcome::Done(settled) | Outcome::Replayed(settled)) => settled,
+                Ok(Outcome::Conflict) => return Err(conflict()),
+                // Told, though some were settled: asking again is safe, as those answer that they are stale.
+                Err(fault) => {
+                    problem = Some(fault);
+                    continue;
+                }
+            };
+            self.watches.of(space, &queue.id).learn(partition, settled.next);
+            for ((position, _, _), outcome) in held.iter().zip(settled.outcomes) {
+                if let Some(slot) = outcomes.get_mut(*position) {
+                    *slot = outcome;
+                }
+            }
+        }
+        problem.map_or(Ok(outcomes), Err)
+    }
+
+    fn act(&self, queue: &Queue, ask: SettleAsk) -> SettleAct {
+        match ask {
+            SettleAsk::Ack => SettleAct::Ack,
+            SettleAsk::GiveBack => SettleAct::GiveBack,
+            SettleAsk::Extend(span) => SettleAct::Extend(span.unwrap_or(queue.lease)),
+            SettleAsk::Nack(delay) => {
+                let draw = Seed::new(self.pushes.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).below(1_001);
+                let chance = u16::try_from(draw).unwrap_or(0);
+                SettleAct::Nack { delay, backoff: queue.backoff, chance, blocks: queue.on_failure == OnFailure::Block }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! When to look for deliveries, and who waits for them.
+//!
+//! Of every queue that somebody asked for, this server remembers for each partition the earliest time at which
+//! something may be claimed there. It learns from its own answers and from the signals of others; what it does not
+//! know counts as now. So a claim asks those partitions only in which something is due, and who waits sleeps until
+//! the earliest of these times, or until one of them becomes earlier.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use hermod_core::{Micros, QueueId, SpaceId};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, Semaphore};
+
+/// So many of those who wait look at once: the others need not wake for what is one delivery.
+const LOOKING_MAX: usize = 4;
+
+/// All queues that somebody asked for.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    partitions: u16,
+    watches: RwLock<HashMap<SpaceId, HashMap<QueueId, Arc<Watch>>>>,
+    /// How much the store's clock is ahead of ours, in microseconds.
+    ahead: AtomicI64,
+}
+
+impl Watches {
+    pub(crate) fn new(partitions: u16) -> Watches {
+        Watches { partitions, watches: RwLock::default(), ahead: AtomicI64::new(0) }
+    }
+
+    /// What is known of a queue.
+    pub(super) fn of(&self, space: &SpaceId, queue: &QueueId) -> Arc<Watch> {
+        if let Some(watch) = self.watches.read().get(space).and_then(|queues| queues.get(queue)) {
+            return Arc::clone(watch);
+        }
+        let mut watches = self.watches.write();
+        let queues = watches.entry(space.clone()).or_default();
+        Arc::clone(queues.entry(queue.clone()).or_insert_with(|| Arc::new(Watch::new(self.partitions))))
+    }
+
+    /// The store's answer was of this time, and came now.
+    pub(super) fn set_clock(&self, theirs: Micros, ours: Micros) {
+        let difference = |a: Micros, b: Micros| i64::try_from(a.since(b).get()).unwrap_or(0);
+        self.ahead.store(difference(theirs, ours) - difference(ours, theirs), Ordering::Relaxed);
+    }
+
+    /// The store's time, about, when ours is this.
+    pub(super) fn store_time(&self, ours: Micros) -> Micros {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        if ahead >= 0 { ours.plus(Micros::saturating(ahead.unsigned_abs())) } else { ours.since(Micros::saturating(ahead.unsigned_abs())) }
+    }
+}
+
+/// What is known of one partition.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// When something may be claimed; none: nothing is there.
+    at: Option<Micros>,
+    /// How often that became earlier: an answer from before does not count.
+    learned: u64,
+}
+
+/// What is known of one queue.
+#[derive(Debug)]
+pub(super) struct Watch {
+    known: Mutex<Vec<Known>>,
+    earlier: Notify,
+    /// Turns of those who wait.
+    pub(super) turns: Semaphore,
+    /// How many wait, and whether somebody follows the signals of others for them.
+    pub(super) waiting: Mutex<Waiting>,
+}
+
+/// Who waits.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) count: usize,
+    pub(super) is_followed: bool,
+}
+
+impl Watch {
+    fn new(partitions: u16) -> Watch {
+        let unknown = Known { at: Some(Micros::ZERO), learned: 0 };
+        Watch {
+            known: Mutex::new(vec![unknown; usize::from(partitions)]),
+            earlier: Notify::new(),
+            turns: Semaphore::new(LOOKING_MAX),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Something may be claimed in this partition at this time.
+    pub(super) fn learn(&self, partition: u16, at: Option<Micros>) {
+        let Some(at) = at else { return };
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(usize::from(partition)) else { return };
+        if known.at.is_some_and(|known| known <= at) {
+            return;
+        }
+        *known = Known { at: Some(at), learned: known.learned + 1 };
+        drop(all);
+        self.earlier.notify_waiters();
+    }
+
+    /// Signals may have been lost: nothing is known any more.
+    pub(super) fn forget(&self) {
+        for known in self.known.lock().iter_mut() {
+            *known = Known { at: Some(Micros::ZERO), learned: known.learned + 1 };
+        }
+        self.earlier.notify_waiters();
+    }
+
+    /// How often the time of a partition became earlier, to be given to [`Watch::saw`].
+    pub(super) fn learned(&self, partition: u16) -> u64 {
+        self.known.lock().get(usize::from(partition)).map_or(0, |known| known.learned)
+    }
+
+    /// An answer says when something may be claimed in this partition. What was learned while it was on its way counts more.
+    pub(super) fn saw(&self, partition: u16, learned: u64, at: Option<Micros>) {
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(usize::from(partition)) else { return };
+        if known.learned == learned {
+            known.at = at;
+            return;
+        }
+        drop(all);
+        self.learn(partition, at);
+    }
+
+    /// The partitions in which something may be claimed now, the earliest first.
+    pub(super) fn due(&self, now: Micros) -> Vec<(Micros, u16)> {
+        let all = self.known.lock();
+        let due = (0..).zip(all.iter()).filter_map(|(partition, known)| known.at.filter(|at| *at <= now).map(|at| (at, partition)));
+        let mut due: Vec<(Micros, u16)> = due.collect();
+        due.sort_unstable();
+        due
+    }
+
+    /// When something may be claimed next.
+    pub(super) fn next(&self) -> Option<Micros> {
+        self.known.lock().iter().filter_map(|known| known.at).min()
+    }
+
+    /// Ends when a time becomes earlier. Make it before looking, so that nothing is missed in between.
+    pub(super) fn earlier(&self) -> tokio::sync::futures::Notified<'_> {
+        self.earlier.notified()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(n: u64) -> Micros {
+        Micros::saturating(n)
+    }
+
+    #[test]
+    fn what_is_learned_while_an_answer_is_on_its_way_is_not_lost() {
+        let watch = Watch::new(2);
+        assert_eq!(watch.due(us(5)), [(us(0), 0), (us(0), 1)], "what is not known counts as now");
+        let (before, other) = (watch.learned(0), watch.learned(1));
+        watch.saw(1, other, None);
+        // An answer that found nothing was given before this came.
+        watch.saw(0, before, None);
+        watch.learn(0, Some(us(7)));
+        watch.saw(0, before, None);
+        assert_eq!((watch.next(), watch.due(us(6)), watch.due(us(7))), (Some(us(7)), vec![], vec![(us(7), 0)]));
+        watch.learn(0, Some(us(9)));
+        assert_eq!(watch.next(), Some(us(7)), "later news do not put it off");
+        watch.forget();
+        assert_eq!(watch.due(us(0)).len(), 2);
+    }
+
+    #[test]
+    fn the_stores_clock_may_differ() {
+        let watches = Watches::new(1);
+        watches.set_clock(us(1_500), us(1_000));
+        assert_eq!(watches.store_time(us(2_000)), us(2_500));
+        watches.set_clock(us(1_000), us(1_500));
+        assert_eq!(watches.store_time(us(2_000)), us(1_500));
+    }
+}

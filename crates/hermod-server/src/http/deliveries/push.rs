@@ -1,0 +1,249 @@
+//! queue: `POST /v1/queues/{queue}/deliveries`: one, a list, or lines of them.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use hermod_core::Once;
+use hermod_core::queue::{Delivery, Stored};
+use serde::Serialize;
+use tokio::sync::mpsc;
+use utoipa::ToSchema;
+
+use super::document::DeliveryBody;
+use crate::app::{App, Caller, PushAnswer};
+use crate::code::{Code, Problem};
+use crate::http::Shell;
+use crate::http::problem::{Document, Inline};
+use crate::http::sent::{Id, Raw, answer, parse};
+use crate::http::time::Time;
+
+/// So many deliveries in a list.
+const LIST_MAX: usize = 1_000;
+/// So many lines are pushed together.
+const LINES_MAX: usize = 1_000;
+/// A line is at most so long: a payload in base64 and all else.
+const LINE_MAX: usize = 512 << 10;
+
+/// What became of a delivery that was pushed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Pushed)]
+pub(crate) struct PushedDocument {
+    id: String,
+    /// `added`; of its key there was one: `kept`, `replaced`; or it was finished before: `finished`.
+    outcome: &'static str,
+    /// When it is due.
+    due: Option<Time>,
+    /// Whether its time has come.
+    state: &'static str,
+}
+
+impl PushedDocument {
+    fn new(pushed: &PushAnswer) -> PushedDocument {
+        PushedDocument {
+            id: pushed.id.to_string(),
+            outcome: match pushed.stored {
+                Stored::Added => "added",
+                Stored::Kept => "kept",
+                Stored::Replaced => "replaced",
+                Stored::Finished => "finished",
+            },
+            due: pushed.due.map(Time),
+            state: match pushed.due {
+                None => "done",
+                Some(due) if due > pushed.now => "scheduled",
+                Some(_) => "ready",
+            },
+        }
+    }
+}
+
+/// One of several: what became of it, or why it was not taken.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = PushedOrProblem)]
+pub(crate) enum One<'a> {
+    Pushed(PushedDocument),
+    Problem {
+        /// Nothing was stored of this one.
+        problem: Inline<'a>,
+    },
+}
+
+impl<'a> One<'a> {
+    fn new(pushed: &'a Result<PushAnswer, Problem>) -> One<'a> {
+        match pushed {
+            Ok(pushed) => One::Pushed(PushedDocument::new(pushed)),
+            Err(problem) => One::Problem { problem: Inline::new(problem) },
+        }
+    }
+}
+
+/// What became of several.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PushedList)]
+pub(crate) struct PushedList<'a> {
+    /// In the order they came.
+    items: Vec<One<'a>>,
+}
+
+/// Pushes a delivery, a list of up to 1,000, or, as `application/x-ndjson`, any number of lines, each answered by a line.
+#[utoipa::path(post, path = "/v1/queues/{queue}/deliveries", tag = "queue", request_body = DeliveryBody,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
+    responses((status = 201, body = PushedDocument, description = "Of a list or of lines 200, and one for each."),
+        (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn push(
+    State(shell): State<Arc<Shell>>,
+    caller: Caller,
+    Id(queue): Id,
+    headers: HeaderMap,
+    request: axum::extract::Request,
+) -> Result<Response, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    if kind.starts_with("application/x-ndjson") || kind.starts_with("application/jsonl") {
+        return lines(&shell, caller, queue, &headers, request.into_body());
+    }
+    let raw = Raw::read(request, &shell).await?;
+    let once = raw.once("queue/push")?;
+    let text = raw.bytes.trim_ascii_start();
+    if !text.starts_with(b"[") {
+        let delivery = parse::<DeliveryBody>(&raw.bytes)?.delivery()?;
+        let pushed = shell.app.push(&caller, &queue, vec![delivery], once.as_ref()).await?;
+        let pushed = pushed.into_iter().next().ok_or_else(|| Problem::new(Code::Internal, "Nothing was pushed."))??;
+        return Ok(answer(StatusCode::CREATED, &PushedDocument::new(&pushed)));
+    }
+    let bodies: Vec<Box<serde_json::value::RawValue>> =
+        serde_json::from_slice(&raw.bytes).map_err(|_| Problem::new(Code::InvalidJson, "The body is no list of JSON objects."))?;
+    if bodies.len() > LIST_MAX {
+        let many = format!("The list has {} deliveries; {LIST_MAX} are taken at once. Send lines as application/x-ndjson.", bodies.len());
+        return Err(Problem::new(Code::BodyTooLarge, many));
+    }
+    let read = |body: &Box<serde_json::value::RawValue>| read(body.get().as_bytes());
+    let pushed = push_some(&shell.app, &caller, &queue, bodies.iter().map(read).collect(), once.as_ref()).await?;
+    Ok(answer(StatusCode::OK, &PushedList { items: pushed.iter().map(One::new).collect() }))
+}
+
+fn read(text: &[u8]) -> Result<Delivery, Problem> {
+    Ok(parse::<DeliveryBody>(text)?.delivery()?)
+}
+
+/// Pushes those that could be read; what became of each, in order.
+async fn push_some(
+    app: &App,
+    caller: &Caller,
+    queue: &str,
+    read: Vec<Result<Delivery, Problem>>,
+    once: Option<&Once>,
+) -> Result<Vec<Result<PushAnswer, Problem>>, Problem> {
+    let mut good = Vec::with_capacity(read.len());
+    let mut kept: Vec<Option<Problem>> = Vec::with_capacity(read.len());
+    for one in read {
+        match one {
+            Ok(delivery) => {
+                good.push(delivery);
+                kept.push(None);
+            }
+            Err(problem) => kept.push(Some(problem)),
+        }
+    }
+    let mut pushed = app.push(caller, queue, good, once).await?.into_iter();
+    let lost = || Err(Problem::new(Code::Internal, "What became of it is not known."));
+    Ok(kept.into_iter().map(|problem| problem.map_or_else(|| pushed.next().unwrap_or_else(lost), Err)).collect())
+}
+
+/// Reads lines as they come, pushes them by the thousand, and answers each with a line.
+fn lines(shell: &Arc<Shell>, caller: Caller, queue: String, headers: &HeaderMap, body: Body) -> Result<Response, Problem> {
+    caller.need(hermod_catalog::Scope::QueuesPush)?;
+    let once = crate::http::sent::once_of(headers, "queue/push", queue.as_bytes())?;
+    let (send, receive) = mpsc::channel::<Result<Bytes, std::convert::Infallible>>(4);
+    let shell = Arc::clone(shell);
+    tokio::spawn(async move {
+        let mut batch = Lines { shell, caller, queue, once, part: 0, read: Vec::new(), send };
+        let (mut body, mut rest) = (body.into_data_stream(), BytesMut::new());
+        while let Some(chunk) = body.next().await {
+            // A caller who breaks off has had an answer for each line that was pushed.
+            let Ok(chunk) = chunk else { return };
+            rest.extend_from_slice(&chunk);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line = rest.split_to(end + 1);
+                if !batch.add(&line).await {
+                    return;
+                }
+            }
+            if rest.len() > LINE_MAX {
+                batch.read.push(Err(too_long()));
+                let _sent = batch.push().await;
+                return;
+            }
+        }
+        let _sent = batch.add(&rest).await && batch.push().await;
+    });
+    let receive = futures_util::stream::unfold(receive, |mut receive| async move { receive.recv().await.map(|item| (item, receive)) });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(receive)).into_response())
+}
+
+fn too_long() -> Problem {
+    Problem::new(Code::BodyTooLarge, format!("A line may have {LINE_MAX} bytes at most; what follows was not read."))
+}
+
+/// Lines on their way.
+struct Lines {
+    shell: Arc<Shell>,
+    caller: Caller,
+    queue: String,
+    once: Option<Once>,
+    part: usize,
+    read: Vec<Result<Delivery, Problem>>,
+    send: mpsc::Sender<Result<Bytes, std::convert::Infallible>>,
+}
+
+impl Lines {
+    /// Takes a line; whether anybody still listens.
+    async fn add(&mut self, line: &[u8]) -> bool {
+        if line.trim_ascii().is_empty() {
+            return true;
+        }
+        self.read.push(if line.len() > LINE_MAX { Err(too_long()) } else { read(line) });
+        self.read.len() < LINES_MAX || self.push().await
+    }
+
+    async fn push(&mut self) -> bool {
+        let read = std::mem::take(&mut self.read);
+        let count = read.len();
+        // Parts of a part: a thousand lines may go to several partitions in several steps.
+        let once = self.once.as_ref().map(|once| once.part(self.part));
+        self.part += 1;
+        let pushed = push_some(&self.shell.app, &self.caller, &self.queue, read, once.as_ref()).await;
+        let pushed = pushed.unwrap_or_else(|problem| vec![Err(problem); count]);
+        let mut text = Vec::with_capacity(count * 96);
+        for one in &pushed {
+            if serde_json::to_writer(&mut text, &One::new(one)).is_ok() {
+                text.push(b'\n');
+            }
+        }
+        text.is_empty() || self.send.send(Ok(text.into())).await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hermod_core::Micros;
+
+    #[test]
+    fn a_push_says_what_became_of_it() {
+        let id = hermod_core::queue::DeliveryId { partition: 1, number: 2 };
+        let at = |n| Some(Micros::saturating(n));
+        let answer = |stored, due| {
+            let pushed = PushedDocument::new(&PushAnswer { id, stored, due, now: Micros::saturating(5_000) });
+            (pushed.outcome, pushed.state)
+        };
+        assert_eq!(answer(Stored::Added, at(5_000)), ("added", "ready"));
+        assert_eq!(answer(Stored::Replaced, at(6_000)), ("replaced", "scheduled"));
+        assert_eq!(answer(Stored::Finished, None), ("finished", "done"));
+    }
+}
