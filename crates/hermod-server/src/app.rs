@@ -26,7 +26,7 @@ pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, Said};
 use limit::{Local, Refusals, Top};
 pub(crate) use queue::WAIT_MAX;
 use queue::Watches;
-pub use queue::{Bulk, ClaimAsk, ListAsk, Listing, PushAnswer, SettleAsk, Taken};
+pub use queue::{Bulk, ClaimAsk, ListAsk, Listing, PushAnswer, SettleAsk, StreamAsk, Taken};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.

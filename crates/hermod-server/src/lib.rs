@@ -11,6 +11,7 @@ mod doctor;
 mod http;
 #[cfg(feature = "client")]
 mod limiter;
+pub mod push;
 mod server;
 mod telemetry;
 

@@ -7,6 +7,7 @@ mod claim;
 mod edit;
 mod list;
 mod settle;
+mod stream;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub use claim::{ClaimAsk, Taken};
 pub use edit::Bulk;
 pub use list::{ListAsk, Listing};
 pub use settle::SettleAsk;
+pub use stream::StreamAsk;
 pub(crate) use watch::Watches;
 
 /// So many bytes of payloads go into one step.

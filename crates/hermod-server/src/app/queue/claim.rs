@@ -1,18 +1,20 @@
 //! queue: hands out what is due, or waits for it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
-use hermod_core::queue::{Claim, DeliveryId, Handed, Queue};
+use hermod_core::queue::{Claim, DeliveryId, Handed, Queue, Stats};
 use hermod_core::{Invalid, Micros, Outcome, Place, SpaceId};
-use hermod_engine::{Clock, Engine};
+use hermod_engine::{Clock, Engine, EngineError};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::watch::Watch;
-use super::{App, Caller, failing};
-use crate::code::Problem;
+use super::{App, Caller, SettleAsk, failing};
+use crate::code::{Code, Problem};
 
 /// So often the partitions are asked before somebody waits again.
 const ROUNDS_MAX: usize = 4;
@@ -69,11 +71,21 @@ impl App {
     pub async fn claim(&self, caller: &Caller, queue: &str, ask: &ClaimAsk) -> Result<Vec<Taken>, Problem> {
         caller.need(Scope::QueuesClaim)?;
         let queue = self.queue_of(caller, queue).await?;
-        self.claim_from(&caller.space, &queue, ask).await
+        let (send, receive) = oneshot::channel();
+        // A task of its own: if whoever asked has gone, what was handed out is given back.
+        tokio::spawn(claim_for(self.clone(), caller.space.clone(), queue, *ask, send));
+        receive.await.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "The claim broke off.")))
     }
 
-    /// The same, whoever asks.
-    pub(crate) async fn claim_from(&self, space: &SpaceId, queue: &Queue, ask: &ClaimAsk) -> Result<Vec<Taken>, Problem> {
+    /// The same, whoever asks; nobody waits any more when `stop` ends.
+    pub(crate) async fn claim_until(
+        &self,
+        space: &SpaceId,
+        queue: &Queue,
+        ask: &ClaimAsk,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Vec<Taken>, Problem> {
+        let mut stop = pin!(stop);
         let watch = self.watches.of(space, &queue.id);
         let lease = ask.lease.unwrap_or(queue.lease);
         if ask.wait.is_zero() {
@@ -81,7 +93,11 @@ impl App {
         }
         let deadline = Instant::now() + ask.wait;
         let _waiting = Waits::new(self, space, queue, &watch);
-        let Ok(Ok(_turn)) = timeout_at(deadline, watch.turns.acquire()).await else { return Ok(Vec::new()) };
+        let turn = tokio::select! {
+            turn = timeout_at(deadline, watch.turns.acquire()) => turn,
+            () = &mut stop => return Ok(Vec::new()),
+        };
+        let Ok(Ok(_turn)) = turn else { return Ok(Vec::new()) };
         let mut healed = Instant::now();
         loop {
             let earlier = watch.earlier();
@@ -92,6 +108,7 @@ impl App {
             let next = self.wake_at(&watch).min(deadline);
             tokio::select! {
                 () = earlier => {}
+                () = &mut stop => return Ok(Vec::new()),
                 () = self.stopping() => return Ok(Vec::new()),
                 () = sleep_until(next.min(healed + HEAL_EVERY)) => {
                     if healed.elapsed() >= HEAL_EVERY && matches!(self.engine, Engine::Redis(_)) {
@@ -115,10 +132,44 @@ impl App {
         now + span.clamp(Duration::from_micros(500), WAIT_MAX)
     }
 
+    /// Looks at the partitions of which nothing is known.
+    async fn look_around(&self, space: &SpaceId, queue: &Queue, watch: &Watch) -> Result<(), Problem> {
+        let range = self.partitions_of(space, queue);
+        let looks = watch.unknown().into_iter().map(|partition| {
+            let (learned, is_ours) = (watch.learned(partition), range.contains(&partition));
+            let place = Place { space: space.clone(), partition };
+            async move {
+                if !is_ours {
+                    return Ok((partition, learned, None));
+                }
+                let ran = self.engine.run(&Stats::new(place, queue.id.clone(), Micros::ZERO, 0), None).await?;
+                match ran.outcome {
+                    Outcome::Done(counts) | Outcome::Replayed(counts) => Ok((partition, learned, Some(counts))),
+                    Outcome::Conflict => Ok((partition, learned, None)),
+                }
+            }
+        });
+        for looked in join_all(looks).await {
+            let (partition, learned, counts) = looked.map_err(|fault: EngineError| Problem::from(fault))?;
+            let times = counts.map(|counts| {
+                self.watches.set_clock(counts.now, self.now());
+                [counts.next, counts.next_end]
+            });
+            watch.saw(partition, learned, times.into_iter().flatten().flatten().min());
+        }
+        Ok(())
+    }
+
     /// Asks the partitions in which something is due.
     async fn take(&self, space: &SpaceId, queue: &Queue, watch: &Watch, count: usize, lease: Micros) -> Result<Vec<Taken>, Problem> {
         let mut taken: Vec<Taken> = Vec::new();
         for _ in 0..ROUNDS_MAX {
+            if let Err(problem) = self.look_around(space, queue, watch).await {
+                if taken.is_empty() {
+                    return Err(problem);
+                }
+                break;
+            }
             let wanted = count - taken.len();
             let due = watch.due(self.watches.store_time(self.now()));
             let asked = due.len().min(wanted);
@@ -162,6 +213,16 @@ impl App {
         }
         taken.sort_unstable_by_key(|taken| (taken.handed.at, taken.handed.number));
         Ok(taken)
+    }
+}
+
+/// Claims for somebody who may have gone when there is something.
+async fn claim_for(app: App, space: SpaceId, queue: Arc<Queue>, ask: ClaimAsk, mut send: oneshot::Sender<Result<Vec<Taken>, Problem>>) {
+    let taken = app.claim_until(&space, &queue, &ask, send.closed()).await;
+    if let Err(Ok(unwanted)) = send.send(taken) {
+        let held: Vec<_> = unwanted.iter().map(|taken| (taken.id, taken.handed.token)).collect();
+        // If it cannot be given back now, it comes back when its lease ends.
+        let _given_back = app.settle_in(&space, &queue, SettleAsk::GiveBack, &held, None).await;
     }
 }
 

@@ -77,8 +77,12 @@ impl App {
                     continue;
                 }
             };
-            self.watches.of(space, &queue.id).learn(partition, settled.next);
-            for ((position, _, _), outcome) in held.iter().zip(settled.outcomes) {
+            let watch = self.watches.of(space, &queue.id);
+            watch.learn(partition, settled.next);
+            for ((position, id, _), outcome) in held.iter().zip(settled.outcomes) {
+                if outcome != Settlement::Stale && !matches!(ask, SettleAsk::Extend(_)) {
+                    watch.settled(*id);
+                }
                 if let Some(slot) = outcomes.get_mut(*position) {
                     *slot = outcome;
                 }

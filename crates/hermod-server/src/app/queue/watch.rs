@@ -2,16 +2,19 @@
 //!
 //! Of every queue that somebody asked for, this server remembers for each partition the earliest time at which
 //! something may be claimed there. It learns from its own answers and from the signals of others; what it does not
-//! know counts as now. So a claim asks those partitions only in which something is due, and who waits sleeps until
+//! know it looks at first. So a claim asks those partitions only in which something is due, and who waits sleeps until
 //! the earliest of these times, or until one of them becomes earlier.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
+use hermod_core::queue::DeliveryId;
 use hermod_core::{Micros, QueueId, SpaceId};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
+
+use super::stream::Holds;
 
 /// So many of those who wait look at once: the others need not wake for what is one delivery.
 const LOOKING_MAX: usize = 4;
@@ -56,10 +59,29 @@ impl Watches {
 /// What is known of one partition.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// When something may be claimed; none: nothing is there.
-    at: Option<Micros>,
+    /// When something may be claimed.
+    at: When,
     /// How often that became earlier: an answer from before does not count.
     learned: u64,
+}
+
+/// When something may be claimed in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// Nobody has looked.
+    Unknown,
+    /// Nothing is there.
+    Never,
+    At(Micros),
+}
+
+impl When {
+    fn time(self) -> Option<Micros> {
+        match self {
+            When::At(time) => Some(time),
+            When::Unknown | When::Never => None,
+        }
+    }
 }
 
 /// What is known of one queue.
@@ -69,6 +91,8 @@ pub(super) struct Watch {
     earlier: Notify,
     /// Turns of those who wait.
     pub(super) turns: Semaphore,
+    /// Who holds deliveries for as long as they listen.
+    holders: Mutex<HashMap<DeliveryId, Weak<Holds>>>,
     /// How many wait, and whether somebody follows the signals of others for them.
     pub(super) waiting: Mutex<Waiting>,
 }
@@ -82,12 +106,34 @@ pub(super) struct Waiting {
 
 impl Watch {
     fn new(partitions: u16) -> Watch {
-        let unknown = Known { at: Some(Micros::ZERO), learned: 0 };
+        let unknown = Known { at: When::Unknown, learned: 0 };
         Watch {
             known: Mutex::new(vec![unknown; usize::from(partitions)]),
             earlier: Notify::new(),
             turns: Semaphore::new(LOOKING_MAX),
+            holders: Mutex::default(),
             waiting: Mutex::default(),
+        }
+    }
+
+    /// A delivery is held by one who listens.
+    pub(super) fn hold(&self, id: DeliveryId, holds: &Arc<Holds>) {
+        self.holders.lock().insert(id, Arc::downgrade(holds));
+    }
+
+    /// It is settled: whoever listened has room for another.
+    pub(super) fn settled(&self, id: DeliveryId) {
+        let holds = self.holders.lock().remove(&id);
+        if let Some(holds) = holds.and_then(|holds| holds.upgrade()) {
+            holds.release(id);
+        }
+    }
+
+    /// Nobody listens any more.
+    pub(super) fn let_go(&self, ids: impl Iterator<Item = DeliveryId>) {
+        let mut holders = self.holders.lock();
+        for id in ids {
+            holders.remove(&id);
         }
     }
 
@@ -96,10 +142,12 @@ impl Watch {
         let Some(at) = at else { return };
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(usize::from(partition)) else { return };
-        if known.at.is_some_and(|known| known <= at) {
+        // What nobody has looked at is looked at first, whatever is known to come.
+        if known.at == When::Unknown || known.at.time().is_some_and(|known| known <= at) {
+            known.learned += 1;
             return;
         }
-        *known = Known { at: Some(at), learned: known.learned + 1 };
+        *known = Known { at: When::At(at), learned: known.learned + 1 };
         drop(all);
         self.earlier.notify_waiters();
     }
@@ -107,7 +155,7 @@ impl Watch {
     /// Signals may have been lost: nothing is known any more.
     pub(super) fn forget(&self) {
         for known in self.known.lock().iter_mut() {
-            *known = Known { at: Some(Micros::ZERO), learned: known.learned + 1 };
+            *known = Known { at: When::Unknown, learned: known.learned + 1 };
         }
         self.earlier.notify_waiters();
     }
@@ -122,17 +170,23 @@ impl Watch {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(usize::from(partition)) else { return };
         if known.learned == learned {
-            known.at = at;
+            known.at = at.map_or(When::Never, When::At);
             return;
         }
         drop(all);
         self.learn(partition, at);
     }
 
+    /// The partitions at which nobody has looked.
+    pub(super) fn unknown(&self) -> Vec<u16> {
+        let all = self.known.lock();
+        (0..).zip(all.iter()).filter(|(_, known)| known.at == When::Unknown).map(|(partition, _)| partition).collect()
+    }
+
     /// The partitions in which something may be claimed now, the earliest first.
     pub(super) fn due(&self, now: Micros) -> Vec<(Micros, u16)> {
         let all = self.known.lock();
-        let due = (0..).zip(all.iter()).filter_map(|(partition, known)| known.at.filter(|at| *at <= now).map(|at| (at, partition)));
+        let due = (0..).zip(all.iter()).filter_map(|(partition, known)| known.at.time().filter(|at| *at <= now).map(|at| (at, partition)));
         let mut due: Vec<(Micros, u16)> = due.collect();
         due.sort_unstable();
         due
@@ -140,7 +194,7 @@ impl Watch {
 
     /// When something may be claimed next.
     pub(super) fn next(&self) -> Option<Micros> {
-        self.known.lock().iter().filter_map(|known| known.at).min()
+        self.known.lock().iter().filter_map(|known| known.at.time()).min()
     }
 
     /// Ends when a time becomes earlier. Make it before looking, so that nothing is missed in between.
@@ -160,18 +214,19 @@ mod tests {
     #[test]
     fn what_is_learned_while_an_answer_is_on_its_way_is_not_lost() {
         let watch = Watch::new(2);
-        assert_eq!(watch.due(us(5)), [(us(0), 0), (us(0), 1)], "what is not known counts as now");
+        assert_eq!((watch.due(us(5)), watch.unknown()), (vec![], vec![0, 1]), "what is not known is looked at first");
         let (before, other) = (watch.learned(0), watch.learned(1));
         watch.saw(1, other, None);
-        // An answer that found nothing was given before this came.
         watch.saw(0, before, None);
+        assert_eq!(watch.unknown(), []);
+        // An answer that found nothing was given before this came.
         watch.learn(0, Some(us(7)));
         watch.saw(0, before, None);
         assert_eq!((watch.next(), watch.due(us(6)), watch.due(us(7))), (Some(us(7)), vec![], vec![(us(7), 0)]));
         watch.learn(0, Some(us(9)));
         assert_eq!(watch.next(), Some(us(7)), "later news do not put it off");
         watch.forget();
-        assert_eq!(watch.due(us(0)).len(), 2);
+        assert_eq!((watch.next(), watch.unknown().len()), (None, 2));
     }
 
     #[test]

@@ -1,0 +1,139 @@
+//! queue: deliveries as they fall due, for as long as somebody listens.
+//!
+//! Who listens holds at most as many as they have credits; their leases are renewed while the connection stands,
+//! and given back at once when it does not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermod_catalog::Scope;
+use hermod_core::queue::settle::Outcome;
+use hermod_core::queue::{DeliveryId, Queue, Token};
+use hermod_core::{Invalid, Micros, SpaceId};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+use super::{App, Caller, ClaimAsk, SettleAsk, Taken};
+use crate::code::Problem;
+
+/// So many deliveries can be held by one who listens.
+const CREDITS_MAX: usize = 1_000;
+/// A store that fails is asked again after so long.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamAsk {
+    credits: usize,
+    lease: Option<Micros>,
+}
+
+impl StreamAsk {
+    /// Checks what came from outside.
+    pub fn new(credits: Option<u64>, lease: Option<Micros>) -> Result<StreamAsk, Invalid> {
+        let credits = usize::try_from(credits.unwrap_or(1)).unwrap_or(usize::MAX);
+        if credits == 0 || credits > CREDITS_MAX {
+            return Err(Invalid::new("credits", format!("must be between 1 and {CREDITS_MAX}")));
+        }
+        // The same bounds as of a claim.
+        let lease = ClaimAsk::new(None, lease, None)?.lease;
+        Ok(StreamAsk { credits, lease })
+    }
+}
+
+/// What one who listens holds.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    held: Mutex<HashMap<DeliveryId, Token>>,
+    freed: Notify,
+}
+
+impl Holds {
+    /// It is settled, by whomever.
+    pub(super) fn release(&self, id: DeliveryId) {
+        if self.held.lock().remove(&id).is_some() {
+            self.freed.notify_one();
+        }
+    }
+
+    fn all(&self) -> Vec<(DeliveryId, Token)> {
+        self.held.lock().iter().map(|(id, token)| (*id, *token)).collect()
+    }
+}
+
+impl App {
+    /// Sends deliveries as they fall due, until nobody receives them any more or the server ends.
+    pub async fn stream(&self, caller: &Caller, queue: &str, ask: StreamAsk) -> Result<mpsc::Receiver<Vec<Taken>>, Problem> {
+        caller.need(Scope::QueuesClaim)?;
+        let queue = self.queue_of(caller, queue).await?;
+        let (send, receive) = mpsc::channel(1);
+        tokio::spawn(feed(self.clone(), caller.space.clone(), queue, ask, send));
+        Ok(receive)
+    }
+}
+
+/// Hands out what falls due to one who listens.
+async fn feed(app: App, space: SpaceId, queue: Arc<Queue>, ask: StreamAsk, send: mpsc::Sender<Vec<Taken>>) {
+    let holds = Arc::new(Holds::default());
+    let watch = app.watches.of(&space, &queue.id);
+    let lease = ask.lease.unwrap_or(queue.lease);
+    let renew_every = lease.to_duration() / 3;
+    let mut renew_at = Instant::now() + renew_every;
+    while !send.is_closed() && !app.is_stopping() {
+        if Instant::now() >= renew_at {
+            renew_at = Instant::now() + renew_every;
+            renew(&app, &space, &queue, lease, &holds).await;
+        }
+        let room = ask.credits - holds.held.lock().len().min(ask.credits);
+        if room == 0 {
+            tokio::select! {
+                () = holds.freed.notified() => {}
+                () = send.closed() => {}
+                () = app.stopping() => {}
+                () = sleep_until(renew_at) => {}
+            }
+            continue;
+        }
+        let wait = renew_at.saturating_duration_since(Instant::now());
+        let claim = ClaimAsk { count: room, lease: Some(lease), wait };
+        let taken = match app.claim_until(&space, &queue, &claim, send.closed()).await {
+            Ok(taken) => taken,
+            Err(problem) => {
+                tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "a stream waits for the store");
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+        };
+        if taken.is_empty() {
+            continue;
+        }
+        {
+            let mut held = holds.held.lock();
+            for one in &taken {
+                held.insert(one.id, one.handed.token);
+                watch.hold(one.id, &holds);
+            }
+        }
+        if send.send(taken).await.is_err() {
+            break;
+        }
+    }
+    let held = holds.all();
+    watch.let_go(held.iter().map(|(id, _)| *id));
+    if let Err(problem) = app.settle_in(&space, &queue, SettleAsk::GiveBack, &held, None).await {
+        tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "deliveries come back when their leases end");
+    }
+}
+
+/// Keeps what is held; what cannot be kept was settled elsewhere.
+async fn renew(app: &App, space: &SpaceId, queue: &Queue, lease: Micros, holds: &Holds) {
+    let held = holds.all();
+    let Ok(outcomes) = app.settle_in(space, queue, SettleAsk::Extend(Some(lease)), &held, None).await else { return };
+    for ((id, _), outcome) in held.iter().zip(outcomes) {
+        if outcome == Outcome::Stale {
+            holds.release(*id);
+        }
+    }
+}
