@@ -29,6 +29,8 @@ impl Invalid {
 
 /// The longest subject or action, in bytes.
 pub const TEXT_MAX: usize = 256;
+/// The longest tag, in bytes.
+pub const TAG_MAX: usize = 128;
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 64;
 
@@ -57,8 +59,8 @@ fn check_name(field: &'static str, name: &str) -> Result<(), Invalid> {
 }
 
 fn check_tag(field: &'static str, tag: &str) -> Result<(), Invalid> {
-    if tag.is_empty() || tag.len() > NAME_MAX || tag.chars().any(char::is_control) {
-        return Err(Invalid::new(field, format!("must each be 1 to {NAME_MAX} bytes long, without control characters")));
+    if tag.is_empty() || tag.len() > TAG_MAX || tag.chars().any(char::is_control) {
+        return Err(Invalid::new(field, format!("must each be 1 to {TAG_MAX} bytes long, without control characters")));
     }
     Ok(())
 }

@@ -63,7 +63,6 @@ pub struct Caller {
 
 impl Caller {
     /// Whoever holds the App itself.
-    #[cfg(feature = "client")]
     pub(crate) fn inside(space: SpaceId) -> Caller {
         Caller { space, key: None }
     }
@@ -106,7 +105,7 @@ impl App {
         self.stop.send_replace(true);
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }
 

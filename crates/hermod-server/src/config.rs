@@ -8,6 +8,8 @@ use hermod_core::Partitions;
 use hermod_engine::redis::Address;
 use serde::{Deserialize, Serialize};
 
+use crate::push::Private;
+
 /// All settings. Every field has a default; `hermod config` prints where each value came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,6 +34,8 @@ pub struct Config {
     pub body_max: String,
     /// How long a request may take: `10s`.
     pub request_timeout: String,
+    /// Which private networks webhooks may reach: `none`, `all`, or `10.0.0.0/8, fd00::/8`.
+    pub webhook_networks: String,
     /// The certificate chain, PEM. With `tls_key` it turns TLS on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_cert: Option<PathBuf>,
@@ -60,6 +64,7 @@ impl Default for Config {
             in_flight_max: 1024,
             body_max: "1MiB".to_owned(),
             request_timeout: "10s".to_owned(),
+            webhook_networks: "none".to_owned(),
             tls_cert: None,
             tls_key: None,
             log: "info".to_owned(),
@@ -102,6 +107,7 @@ pub(crate) struct Settings {
     pub(crate) memory_max: usize,
     pub(crate) body_max: usize,
     pub(crate) request_timeout: Duration,
+    pub(crate) webhook_networks: Private,
 }
 
 impl Config {
@@ -136,6 +142,10 @@ impl Config {
             .ok()
             .filter(|span| !span.is_zero())
             .ok_or_else(|| ConfigError::new("request_timeout", "must be a duration such as 10s"))?;
+        let webhook_networks = self
+            .webhook_networks
+            .parse()
+            .map_err(|_| ConfigError::new("webhook_networks", "must be none, all, or networks such as 10.0.0.0/8, fd00::/8"))?;
         Ok(Settings {
             store,
             catalog,
@@ -144,6 +154,7 @@ impl Config {
             memory_max: bytes("memory_max", &self.memory_max)?,
             body_max: bytes("body_max", &self.body_max)?,
             request_timeout,
+            webhook_networks,
         })
     }
 

@@ -9,6 +9,7 @@ pub mod code;
 mod config;
 mod doctor;
 mod http;
+mod keeper;
 #[cfg(feature = "client")]
 mod limiter;
 pub mod push;

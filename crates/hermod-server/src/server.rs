@@ -19,6 +19,8 @@ use tokio::task::JoinHandle;
 use crate::app::App;
 use crate::config::{Config, ConfigError, Settings, Store};
 use crate::http::{self, Shell};
+use crate::keeper;
+use crate::push::{Guard, Private, Sender};
 use crate::telemetry::Metrics;
 
 /// How long requests under way may take to finish when the server stops.
@@ -83,6 +85,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     upkeep: JoinHandle<()>,
+    keeping: JoinHandle<()>,
 }
 
 impl Server {
@@ -116,7 +119,13 @@ impl Server {
                 metrics.tidy();
             }
         });
-        Ok(Server { address, is_tls, admin_key, app, stop, accepting, upkeep })
+        // A server for trying things out may call what listens on the same machine.
+        let allow_private = match (mode.open, settings.webhook_networks) {
+            (true, Private::None) => Private::loopback(),
+            (_, given) => given,
+        };
+        let keeping = tokio::spawn(keeper::keep(app.clone(), Sender::new(Guard { allow_private })));
+        Ok(Server { address, is_tls, admin_key, app, stop, accepting, upkeep, keeping })
     }
 
     /// Where it listens.
@@ -153,6 +162,7 @@ impl Server {
         self.app.stop();
         self.upkeep.abort();
         let _ended = self.accepting.await;
+        let _ended = self.keeping.await;
         if let Err(fault) = self.app.engine.close().await {
             tracing::error!(error = %fault, "the store could not be closed cleanly");
         }

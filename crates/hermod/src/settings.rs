@@ -42,6 +42,9 @@ pub(crate) struct Settings {
     /// How long a request may take.
     #[arg(long, alias = "request_timeout", value_name = "DURATION")]
     request_timeout: Option<String>,
+    /// Which private networks webhooks may reach: none, all, or 10.0.0.0/8, fd00::/8.
+    #[arg(long, alias = "webhook_networks", value_name = "NETWORKS")]
+    webhook_networks: Option<String>,
     /// Certificate chain (PEM); with --tls-key the server speaks https.
     #[arg(long, alias = "tls_cert", value_name = "FILE")]
     tls_cert: Option<String>,

@@ -191,11 +191,12 @@ impl History {
         };
         let chance = u16::try_from(self.draws.below(1_001))?;
         let delay = self.draws.chance(50).then(|| us(self.draws.one_of(&[0, 1, SECOND, 5 * SECOND])));
-        let act = match self.draws.below(8) {
+        let act = match self.draws.below(9) {
             0..=2 => SettleAct::Ack,
             3..=5 => SettleAct::Nack { delay, backoff, chance, blocks: self.draws.chance(50) },
             6 => SettleAct::Extend(us(self.draws.one_of(&[1, SECOND, 10 * SECOND]))),
-            _ => SettleAct::GiveBack,
+            7 => SettleAct::GiveBack,
+            _ => SettleAct::Return,
         };
         let Failing { max_attempts, drops, .. } = self.failing;
         let expected = self.model.settle(act, max_attempts, drops, &held, self.now);

@@ -185,6 +185,10 @@ impl QueueModel {
                 item.until = now + span.get();
                 Outcome::Until(us(item.until))
             }
+            SettleAct::Return => {
+                (item.until, item.at, item.attempts) = (0, item.due, item.attempts - 1);
+                Outcome::Until(us(item.due))
+            }
             _ if item.attempts >= item.delivery.max_attempts.unwrap_or(max_attempts) => {
                 self.exhaust(number, drops, now);
                 if drops { Outcome::Dropped } else { Outcome::Dead }

@@ -281,6 +281,14 @@ impl Queue {
         Some((Token(token), attempt))
     }
 
+    /// The last attempt was none.
+    pub(crate) fn unattempt(&mut self, number: Number) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            let tried = slot.tried();
+            tried.attempts = tried.attempts.saturating_sub(1);
+        }
+    }
+
     /// A lease that is over is forgotten, and nobody waits for the delivery any more.
     pub(crate) fn unhold(&mut self, number: Number) {
         if let Some(tried) = self.slots.get_mut(&number).and_then(|slot| slot.tried.as_mut()) {

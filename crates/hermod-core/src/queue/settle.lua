@@ -1,10 +1,10 @@
 -- queue/settle.lua, twin of queue/settle.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <B act (0 ack, 1 nack, 2 extend, 3 give back)> <I8I8I8I8I8I8> nack: delay + 1 (0: by the backoff), first ms,
+-- ARGV    <B act (0 ack, 1 nack, 2 extend, 3 give back, 4 return)> <I8I8I8I8I8I8> nack: delay + 1 (0: by the backoff), first ms,
 --         factor, max ms, jitter, chance, the last three and the factor in thousandths; extend: the span
 --         <BBI2 1: it blocks, 1: dropped after the last attempt, attempts at most> <I2 deliveries>, each number8 <I8 token>
 -- REPLY   's' <I8I8 now, next + 1 (0: none)>, each <BI8 0 stale 1 done 2 until 3 dead 4 dropped, that time>
-local ACK, NACK, EXTEND = 0, 1, 2
+local ACK, NACK, EXTEND, RETURN = 0, 1, 2, 4
 local KEEP_US = 259200000000
 
 -- The pause after an attempt, as queue/backoff.rs has it.
@@ -58,6 +58,9 @@ return drive(function(first_key, at, _, keep)
           word, time = 2, after(now, p1)
           call('ZADD', held, time, member)
           call('HSET', tried, member, pack_ints(TRIED, attempts, token, time, was_at, 0) .. meta)
+        elseif act == RETURN then
+          word, time = 2, was_due
+          give_back(member, to, was_due, false, attempts - 1, token, meta)
         elseif attempts >= max then
           word = 3 + drops
           exhaust(member, to, was_at, drops, attempts, token, meta)

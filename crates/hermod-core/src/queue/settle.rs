@@ -34,8 +34,10 @@ pub enum SettleAct {
     },
     /// It is needed for longer, so long from now.
     Extend(Micros),
-    /// It was not looked at, or its holder is gone: it has its place again.
+    /// Its holder is gone: it has its place again, and was attempted.
     GiveBack,
+    /// It was not looked at: it has its place again, and was not attempted.
+    Return,
 }
 
 /// Settles deliveries, each under the token it was handed out with.
@@ -88,6 +90,11 @@ impl Settle {
                 Outcome::Until(at)
             }
             SettleAct::GiveBack => {
+                change.queue.give_back(number, due, false);
+                Outcome::Until(due)
+            }
+            SettleAct::Return => {
+                change.queue.unattempt(number);
                 change.queue.give_back(number, due, false);
                 Outcome::Until(due)
             }
@@ -153,6 +160,7 @@ impl Operation for Settle {
             }
             SettleAct::Extend(span) => (2, [span.get(), 0, 0, 0, 0, 0], false),
             SettleAct::GiveBack => (3, [0; 6], false),
+            SettleAct::Return => (4, [0; 6], false),
         };
         given.push(act);
         record::put(given, numbers);

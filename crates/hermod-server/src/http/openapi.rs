@@ -40,6 +40,7 @@ use super::{clock, deliveries, health, keys, limit, rules, spaces};
         deliveries::cancel,
         deliveries::shift,
         deliveries::redrive,
+        deliveries::stream,
         deliveries::stats,
         clock::read,
         clock::advance,

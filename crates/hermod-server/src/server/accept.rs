@@ -76,7 +76,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = hyper::service::service_fn(move |request: Request<Incoming>| router.clone().oneshot(request));
-    let connection = server.serve_connection(TokioIo::new(stream), service);
+    let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
     if let Err(fault) = watcher.watch(connection.into_owned()).await {
         // A caller that goes away is not our fault.
         tracing::debug!(error = %fault, "a connection ended early");

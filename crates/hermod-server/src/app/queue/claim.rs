@@ -222,7 +222,7 @@ async fn claim_for(app: App, space: SpaceId, queue: Arc<Queue>, ask: ClaimAsk, m
     if let Err(Ok(unwanted)) = send.send(taken) {
         let held: Vec<_> = unwanted.iter().map(|taken| (taken.id, taken.handed.token)).collect();
         // If it cannot be given back now, it comes back when its lease ends.
-        let _given_back = app.settle_in(&space, &queue, SettleAsk::GiveBack, &held, None).await;
+        let _given_back = app.settle_in(&space, &queue, SettleAsk::Return, &held, None).await;
     }
 }
 

@@ -20,8 +20,10 @@ pub enum SettleAsk {
     Nack(Option<Micros>),
     /// It is needed for so much longer, or as long as the queue says.
     Extend(Option<Micros>),
-    /// It was not looked at.
+    /// Its holder is gone.
     GiveBack,
+    /// It was not looked at, and this was no attempt.
+    Return,
 }
 
 impl App {
@@ -95,6 +97,7 @@ impl App {
         match ask {
             SettleAsk::Ack => SettleAct::Ack,
             SettleAsk::GiveBack => SettleAct::GiveBack,
+            SettleAsk::Return => SettleAct::Return,
             SettleAsk::Extend(span) => SettleAct::Extend(span.unwrap_or(queue.lease)),
             SettleAsk::Nack(delay) => {
                 let draw = Seed::new(self.pushes.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).below(1_001);

@@ -154,6 +154,7 @@ async fn settle(shell: &Shell, caller: &Caller, queue: &str, sent: &Sent<SettleB
         SettleAsk::Nack(_) => "queue/nack",
         SettleAsk::Extend(_) => "queue/extend",
         SettleAsk::GiveBack => "queue/give-back",
+        SettleAsk::Return => "queue/return",
     };
     let (held, once) = (sent.value.held()?, sent.once(word)?);
     let outcomes = shell.app.settle(caller, queue, ask, &held, once.as_ref()).await?;
@@ -166,6 +167,21 @@ async fn settle(shell: &Shell, caller: &Caller, queue: &str, sent: &Sent<SettleB
             Ok(answer(StatusCode::OK, &SettledList { items }))
         }
     }
+}
+
+/// Settles one delivery, wherever that was said.
+pub(super) async fn settled(
+    shell: &Shell,
+    caller: &Caller,
+    queue: &str,
+    ask: SettleAsk,
+    id: &str,
+    token: u64,
+) -> Result<SettledDocument, Problem> {
+    let id: DeliveryId = id.parse()?;
+    let outcomes = shell.app.settle(caller, queue, ask, &[(id, Token(token))], None).await?;
+    let outcome = outcomes.into_iter().next().unwrap_or(Outcome::Stale);
+    Ok(SettledDocument::new(id, outcome, matches!(ask, SettleAsk::Extend(_))))
 }
 
 /// Finishes deliveries.

@@ -1,0 +1,71 @@
+//! What the server does by itself: it consumes the queues that say so, and creates the deliveries that recur.
+//!
+//! Every server does all of it and none leads: a claim hands a delivery to one of them, and a run of a schedule has
+//! a key of its own, under which it is pushed once.
+
+mod consume;
+mod recur;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermod_core::queue::Queue;
+use hermod_core::{QueueId, SpaceId};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::app::App;
+use crate::push::Sender;
+use recur::Runs;
+
+/// So often the catalog is looked at: a change of it is seen within a second.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// One queue that this server consumes.
+#[derive(Debug)]
+struct Consumer {
+    queue: Arc<Queue>,
+    /// Dropped, it tells the consumer to end.
+    _stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+/// Keeps at it until the server ends.
+pub(crate) async fn keep(app: App, sender: Sender) {
+    let mut consumers: HashMap<(SpaceId, QueueId), Consumer> = HashMap::new();
+    let mut runs = Runs::default();
+    loop {
+        consume_all(&app, &sender, &mut consumers);
+        runs.create(&app).await;
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = app.stopping() => break,
+        }
+    }
+    for (_, consumer) in consumers {
+        drop(consumer._stop);
+        let _ended = consumer.task.await;
+    }
+}
+
+/// Starts what is wanted and not there, ends what is there and not wanted, or wanted otherwise.
+fn consume_all(app: &App, sender: &Sender, consumers: &mut HashMap<(SpaceId, QueueId), Consumer>) {
+    let mut wanted = HashMap::new();
+    for (space, queues) in app.catalog.all_queues() {
+        for queue in queues.into_iter().filter(|queue| queue.push.is_some() && queue.disabled.is_none()) {
+            wanted.insert((space.clone(), queue.id.clone()), queue);
+        }
+    }
+    consumers.retain(|name, consumer| {
+        wanted.get(name).is_some_and(|queue| queue.version == consumer.queue.version) && !consumer.task.is_finished()
+    });
+    for (name, queue) in wanted {
+        if consumers.contains_key(&name) {
+            continue;
+        }
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(consume::run(app.clone(), sender.clone(), name.0.clone(), Arc::clone(&queue), stopped));
+        consumers.insert(name, Consumer { queue, _stop: stop, task });
+    }
+}

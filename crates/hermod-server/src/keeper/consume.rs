@@ -1,0 +1,168 @@
+//! The server as a consumer: it logs, or it calls a webhook.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermod_core::Micros;
+use hermod_core::SpaceId;
+use hermod_core::queue::delivery::read_body;
+use hermod_core::queue::{DeliveryId, Push, Queue, Token, Webhook};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use crate::app::{App, ClaimAsk, SettleAsk, Taken};
+use crate::push::{Endpoint, Parcel, Secret, Sender, Sent, Target};
+
+/// So many are logged together.
+const LOG_COUNT: usize = 100;
+/// How long a claim waits before the catalog is looked at again.
+const WAIT: Duration = Duration::from_secs(20);
+/// After a fault of the store it is asked again after so long.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Consumes one queue until it is told to end.
+pub(super) async fn run(app: App, sender: Sender, space: SpaceId, queue: Arc<Queue>, stopped: oneshot::Receiver<()>) {
+    match &queue.push {
+        Some(Push::Log) => log(&app, &space, &queue, stopped).await,
+        Some(Push::Webhook(webhook)) => match endpoint(&space, webhook) {
+            Some(endpoint) => send(&app, &sender, &space, &queue, Arc::new(endpoint), stopped).await,
+            None => {
+                tracing::warn!(queue = queue.id.as_str(), "the webhook's address cannot be used; correct the queue");
+                let _stopped = stopped.await;
+            }
+        },
+        None => {}
+    }
+}
+
+/// The next ones to work on; none when it is time to end.
+async fn next(
+    app: &App,
+    space: &SpaceId,
+    queue: &Queue,
+    count: usize,
+    wait: Duration,
+    stopped: &mut oneshot::Receiver<()>,
+) -> Option<Vec<Taken>> {
+    let ask = ClaimAsk { count, lease: None, wait };
+    let told = async {
+        let _stopped = (&mut *stopped).await;
+    };
+    let taken = match app.claim_until(space, queue, &ask, told).await {
+        Ok(taken) => taken,
+        Err(problem) => {
+            tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "the store does not hand out deliveries");
+            tokio::time::sleep(AGAIN).await;
+            Vec::new()
+        }
+    };
+    let is_over = !matches!(stopped.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+    if taken.is_empty() && (is_over || app.is_stopping()) { None } else { Some(taken) }
+}
+
+async fn log(app: &App, space: &SpaceId, queue: &Queue, mut stopped: oneshot::Receiver<()>) {
+    while let Some(taken) = next(app, space, queue, LOG_COUNT, WAIT, &mut stopped).await {
+        let mut held = Vec::with_capacity(taken.len());
+        for one in &taken {
+            if let Some((meta, payload)) = read_body(&one.handed.body) {
+                let (id, payload) = (one.id.to_string(), String::from_utf8_lossy(payload));
+                tracing::info!(target: "hermod::delivery", queue = queue.id.as_str(), id, to = meta.to, attempt = one.handed.attempt, "{payload}");
+            }
+            held.push((one.id, one.handed.token));
+        }
+        settle(app, space, queue, SettleAsk::Ack, &held).await;
+    }
+}
+
+fn endpoint(space: &SpaceId, webhook: &Webhook) -> Option<Endpoint> {
+    let secrets = webhook.secrets.iter().map(|secret| secret.key().and_then(|key| Secret::from_bytes(&key).ok()));
+    Some(Endpoint {
+        space: space.as_str().to_owned(),
+        url: Target::parse(&webhook.url).ok()?,
+        secrets: secrets.collect::<Option<_>>()?,
+        timeout: webhook.timeout.to_duration(),
+        concurrency: usize::try_from(webhook.concurrency).unwrap_or(1),
+    })
+}
+
+/// Claims as many as can be sent at once, and sends them beside each other.
+async fn send(
+    app: &App,
+    sender: &Sender,
+    space: &SpaceId,
+    queue: &Arc<Queue>,
+    endpoint: Arc<Endpoint>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let mut sending = JoinSet::new();
+    loop {
+        while sending.try_join_next().is_some() {}
+        if let Some(ready_at) = sender.ready_at(&endpoint) {
+            // It rests after failures: nothing is claimed that could not be sent.
+            tokio::select! {
+                () = sleep_until(ready_at) => continue,
+                _ = &mut stopped => break,
+                () = app.stopping() => break,
+            }
+        }
+        let room = sender.room(&endpoint).min(endpoint.concurrency.saturating_sub(sending.len()));
+        if room == 0 {
+            tokio::select! {
+                _ = sending.join_next(), if !sending.is_empty() => continue,
+                () = tokio::time::sleep(AGAIN), if sending.is_empty() => continue,
+                _ = &mut stopped => break,
+            }
+        }
+        // Who is under way may free a place, or fail: look again then.
+        let wait = if sending.is_empty() { WAIT } else { Duration::from_millis(50) };
+        let Some(taken) = next(app, space, queue, room, wait, &mut stopped).await else { break };
+        for one in taken {
+            sending.spawn(deliver(app.clone(), sender.clone(), space.clone(), Arc::clone(queue), Arc::clone(&endpoint), one));
+        }
+    }
+    // Those under way finish: their leases are longer than their requests.
+    while sending.join_next().await.is_some() {}
+}
+
+async fn deliver(app: App, sender: Sender, space: SpaceId, queue: Arc<Queue>, endpoint: Arc<Endpoint>, taken: Taken) {
+    let held = [(taken.id, taken.handed.token)];
+    let Some((meta, payload)) = read_body(&taken.handed.body) else { return };
+    let id = taken.id.to_string();
+    let attempt = u32::from(taken.handed.attempt);
+    let parcel = Parcel { id: &id, at: app.now(), body: payload, is_json: meta.is_json, attempt, queue: queue.id.as_str() };
+    let ask = match sender.send(&endpoint, &parcel).await {
+        Sent::Accepted { .. } => SettleAsk::Ack,
+        Sent::Refused { status, why, retry_after } => {
+            tracing::debug!(queue = queue.id.as_str(), id, attempt, status, why, "a webhook did not take a delivery");
+            SettleAsk::Nack(retry_after.and_then(Micros::from_duration))
+        }
+        Sent::Held { .. } => SettleAsk::Return,
+        Sent::Gone => {
+            let why = "the receiver answered 410: it wants no more deliveries";
+            match app.catalog.disable_queue(&space, &queue.id, queue.version, why).await {
+                Ok(true) => tracing::warn!(queue = queue.id.as_str(), "{why}; the webhook is switched off until the queue is put again"),
+                Ok(false) => {}
+                Err(fault) => tracing::warn!(queue = queue.id.as_str(), error = %fault, "a webhook that is gone could not be switched off"),
+            }
+            SettleAsk::Return
+        }
+    };
+    settle(&app, &space, &queue, ask, &held).await;
+}
+
+/// Settles what was worked on. If the store fails, it is tried for as long as the lease may last.
+async fn settle(app: &App, space: &SpaceId, queue: &Queue, ask: SettleAsk, held: &[(DeliveryId, Token)]) {
+    let give_up = tokio::time::Instant::now() + queue.lease.to_duration();
+    while let Err(problem) = app.settle_in(space, queue, ask, held, None).await {
+        if tokio::time::Instant::now() >= give_up || app.is_stopping() {
+            tracing::warn!(
+                queue = queue.id.as_str(),
+                code = problem.code.text(),
+                "what became of deliveries could not be stored; they come again"
+            );
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}

@@ -1,0 +1,108 @@
+//! Deliveries that recur: of every schedule the next run is there before its time.
+//!
+//! A run is a delivery with a key of its own, made of the schedule and its time: however many servers create it, it
+//! is there once. The next one follows from the time of the last, not from when that was noticed, so it never drifts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hermod_core::queue::{Change, Delivery, Due, Filter, Schedule, Status};
+use hermod_core::{Micros, Name, QueueId, SpaceId, Tag};
+
+use crate::app::{App, Caller, ListAsk};
+use crate::code::Problem;
+
+/// So many runs of one schedule are looked at.
+const RUNS_MAX: usize = 1_000;
+
+/// The run of each schedule that was created last.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    created: HashMap<(SpaceId, QueueId, Name), (Arc<Schedule>, Option<Micros>)>,
+}
+
+impl Runs {
+    /// Creates what is missing.
+    pub(super) async fn create(&mut self, app: &App) {
+        let now = app.now();
+        let mut seen = HashMap::new();
+        for (space, schedules) in app.catalog.all_schedules() {
+            for schedule in schedules.iter() {
+                seen.insert((space.clone(), schedule.queue.clone(), schedule.name.clone()), Arc::clone(schedule));
+            }
+        }
+        let gone: Vec<_> = self.created.keys().filter(|name| !seen.contains_key(name)).cloned().collect();
+        for name in gone {
+            if cancel_others(app, &name, None).await.is_ok() {
+                self.created.remove(&name);
+            }
+        }
+        for (name, schedule) in seen {
+            let known = self.created.get(&name).filter(|(known, _)| known.version == schedule.version);
+            let next = match known {
+                // Its time has not come, or it will not run again.
+                Some((_, last)) if last.is_none_or(|last| last > now) => continue,
+                Some((_, Some(last))) => schedule.cron.runs_after(*last).find(|run| *run > now),
+                _ => schedule.cron.next_after(now),
+            };
+            let next = next.filter(|_| schedule.enabled);
+            let is_new = known.is_none();
+            match create(app, &name, &schedule, next, is_new).await {
+                Ok(()) => drop(self.created.insert(name, (schedule, next))),
+                Err(problem) => {
+                    let (queue, schedule) = (name.1.as_str(), name.2.as_str());
+                    tracing::debug!(queue, schedule, code = problem.code.text(), "a run could not be created; it will be tried again");
+                }
+            }
+        }
+    }
+}
+
+/// The tag of all runs of a schedule.
+fn tag(name: &Name) -> Result<Tag, Problem> {
+    Ok(Tag::new(format!("schedule:{name}"))?)
+}
+
+fn key(name: &Name, run: Micros) -> String {
+    format!("schedule/{name}/{}", run.get() / 1_000_000)
+}
+
+async fn create(
+    app: &App,
+    name: &(SpaceId, QueueId, Name),
+    schedule: &Schedule,
+    next: Option<Micros>,
+    is_new: bool,
+) -> Result<(), Problem> {
+    if is_new {
+        // What was created for the schedule as it was before.
+        cancel_others(app, name, next.map(|run| key(&name.2, run))).await?;
+    }
+    let Some(run) = next else { return Ok(()) };
+    let mut delivery = Delivery::new(Due::At(run), true, schedule.payload.as_bytes());
+    delivery.to = schedule.to.clone();
+    delivery.key = Some(key(&name.2, run));
+    delivery.tags = schedule.tags.clone();
+    delivery.tags.truncate(hermod_core::queue::delivery::TAGS_MAX - 1);
+    delivery.tags.push(tag(&name.2)?);
+    let pushed = app.push(&Caller::inside(name.0.clone()), name.1.as_str(), vec![delivery], None).await?;
+    pushed.into_iter().try_for_each(|one| one.map(|_| ()))
+}
+
+/// Cancels the runs of a schedule whose time has not come, but this one.
+async fn cancel_others(app: &App, name: &(SpaceId, QueueId, Name), but: Option<String>) -> Result<(), Problem> {
+    let caller = Caller::inside(name.0.clone());
+    // A queue that is gone has taken its schedules with it.
+    if app.catalog.queue(&name.0, &name.1).is_none() {
+        return Ok(());
+    }
+    let ask = ListAsk { filter: Filter::Tag(tag(&name.2)?), after: None, limit: RUNS_MAX };
+    let listing = app.deliveries(&caller, name.1.as_str(), &ask).await?;
+    for (id, shown) in listing.items.iter().filter(|(_, shown)| shown.status == Status::Scheduled) {
+        let is_kept = hermod_core::queue::delivery::read_body(&shown.body).is_some_and(|(meta, _)| Some(meta.key) == but.as_deref());
+        if !is_kept {
+            app.edit(&caller, name.1.as_str(), &id.to_string(), Change::Cancel, None).await?;
+        }
+    }
+    Ok(())
+}
