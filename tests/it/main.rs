@@ -16,3 +16,4 @@ mod readme;
 mod servers;
 mod tables;
 mod todo;
+mod wake;

@@ -5,7 +5,7 @@
 //! acknowledged can be compared with what is used afterwards.
 
 mod charger;
-mod cluster;
+pub(crate) mod cluster;
 mod durability;
 mod expiry;
 mod load;

@@ -35,6 +35,12 @@ pub fn queue(place: &Place, queue: &QueueId) -> String {
     tagged(place, "queue:", &[queue.as_str(), ":n"])
 }
 
+/// `hm:{space/pp}:queue:<queue>:wake`, a channel: when a delivery can be claimed, each time that became earlier
+/// (`queue/line.lua`). Channels know no databases: two installations on one server may hear each other, which does no harm.
+pub fn wake(place: &Place, queue: &QueueId) -> String {
+    tagged(place, "queue:", &[queue.as_str(), ":wake"])
+}
+
 /// `hm:{space/pp}:queue:<queue>:finished:<key>`, STRING `until number`, packed.
 pub(crate) fn finished_in(tag: &str, queue: &str, key: &str) -> String {
     format!("hm:{{{tag}}}:queue:{queue}:finished:{key}")
@@ -95,4 +101,19 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
         None
     };
     text.unwrap_or_else(|| String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queues_channel_begins_as_its_key_does() {
+        let place = Place { space: SpaceId::default_space(), partition: 7 };
+        let name = QueueId::new("mail").unwrap();
+        let (number, wake) = (queue(&place, &name), wake(&place, &name));
+        assert_eq!(wake, "hm:{default/7}:queue:mail:wake");
+        // The script replaces the last letter.
+        assert_eq!(wake.strip_suffix("wake"), number.strip_suffix('n'));
+    }
 }

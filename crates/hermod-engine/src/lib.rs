@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod embedded;
 mod error;
+mod follow;
 pub mod redis;
 
 use hermod_core::{Once, Operation, Outcome, Partitions};
@@ -13,6 +14,7 @@ use hermod_core::{Once, Operation, Outcome, Partitions};
 pub use clock::Clock;
 pub use embedded::Embedded;
 pub use error::{EngineError, OpenError};
+pub use follow::{Follow, Wake};
 pub use redis::Redis;
 
 /// One of the two engines.

@@ -14,13 +14,14 @@ mod batch;
 mod connection;
 mod fitness;
 mod link;
+mod wake;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
-use hermod_core::{Micros, Once, Operation, Partitions, Place, Reply, Script, ScriptCall, SpaceId, once, once::Returned};
+use hermod_core::{Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, once, once::Returned};
 
 use crate::clock::Clock;
 use crate::error::{EngineError, OpenError};
@@ -28,6 +29,8 @@ use crate::{Durability, Ran};
 pub use address::Address;
 use batch::Batch;
 use link::Link;
+pub(crate) use wake::Follower;
+use wake::Wakes;
 
 /// The script that does nothing: what a call costs at the least.
 const NOTHING: Script = Script { name: "nothing", text: "#!lua\nreturn '1'" };
@@ -67,6 +70,7 @@ pub struct Redis {
 struct Inner {
     options: Options,
     link: Link,
+    wakes: Wakes,
     /// SHA-1 of each script, by name.
     hashes: HashMap<&'static str, String>,
     /// The operations that wait for a call, by script; none on a Cluster.
@@ -83,7 +87,8 @@ impl Redis {
         let batch = |script: &Script| (script.name, Arc::new(Batch::new(*script)));
         let is_cluster = options.address.is_cluster();
         let batches = hermod_core::operation::SCRIPTS.iter().filter(|_| !is_cluster).map(batch).collect();
-        Ok(Redis { inner: Arc::new(Inner { options, link, hashes, batches }) })
+        let wakes = Wakes::new(&options);
+        Ok(Redis { inner: Arc::new(Inner { options, link, wakes, hashes, batches }) })
     }
 
     /// How many partitions there are.
@@ -96,8 +101,14 @@ impl Redis {
         self.inner.link.connection().map(|_| ())
     }
 
+    /// Follows a queue's wake-ups in all its partitions.
+    pub(crate) fn follow(&self, space: &SpaceId, queue: &QueueId) -> Follower {
+        self.inner.wakes.follow(space, queue)
+    }
+
     /// Stops watching the store.
     pub fn close(&self) {
+        self.inner.wakes.close();
         self.inner.link.close();
     }
 

@@ -19,7 +19,7 @@ use super::{REQUEST_MAX, until};
 const FAILOVER: Duration = Duration::from_secs(10);
 
 /// Asks the node on `port`.
-fn ask<T: FromRedisValue>(port: u16, command: &[&str]) -> Result<T> {
+pub(crate) fn ask<T: FromRedisValue>(port: u16, command: &[&str]) -> Result<T> {
     let mut connection = redis::Client::open(format!("redis://127.0.0.1:{port}"))?.get_connection()?;
     let (name, args) = command.split_first().context("a command has a name")?;
     redis::cmd(name).arg(args).query(&mut connection).with_context(|| format!("{} to {port}", command.join(" ")))
@@ -229,7 +229,8 @@ async fn a_slot_moves_mid_load() -> Result<()> {
     Ok(())
 }
 
-fn migrate(source: u16, target: u16, keys: &[String]) -> Result<()> {
+/// Moves keys from one node to another.
+pub(crate) fn migrate(source: u16, target: u16, keys: &[String]) -> Result<()> {
     let port = target.to_string();
     let command: Vec<&str> =
         ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].into_iter().chain(keys.iter().map(String::as_str)).collect();

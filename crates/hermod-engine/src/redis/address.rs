@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ::redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 use crate::error::OpenError;
 
@@ -67,6 +67,41 @@ impl Address {
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.kind, Kind::Cluster(_))
     }
+
+    /// The host and the port of each node that a Cluster's address names.
+    pub(super) fn nodes(&self) -> Vec<(String, u16)> {
+        let Kind::Cluster(nodes) = &self.kind else { return Vec::new() };
+        let place = |node: &String| match node.as_str().into_connection_info().ok()?.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Some((host.clone(), *port)),
+            _ => None,
+        };
+        nodes.iter().filter_map(place).collect()
+    }
+
+    /// One node of a Cluster, with the login and the encryption of all of it.
+    pub(super) fn of_node(&self, host: &str, port: u16) -> Option<Address> {
+        let Kind::Cluster(nodes) = &self.kind else { return None };
+        let info = nodes.first()?.as_str().into_connection_info().ok()?;
+        let place = match info.addr().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        Some(Address { kind: Kind::Single(Box::new(info.set_addr(place))), text: format!("{host}:{port}") })
+    }
+
+    /// The same, to be spoken to in the protocol in which a store can tell without being asked.
+    pub(super) fn for_listening(&self) -> Address {
+        let speak = |login: &RedisConnectionInfo| login.clone().set_protocol(ProtocolVersion::RESP3);
+        let mut address = self.clone();
+        match &mut address.kind {
+            Kind::Single(info) => **info = info.as_ref().clone().set_redis_settings(speak(info.redis_settings())),
+            Kind::Sentinel { login, .. } => *login = speak(login),
+            Kind::Cluster(_) => {}
+        }
+        address
+    }
 }
 
 /// `user:password@host,host/path` in its three parts; the credentials keep their `@`.
@@ -121,6 +156,18 @@ mod tests {
             let fault = Address::parse(bad).unwrap_err().to_string();
             assert!(fault.starts_with("store: "), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_clusters_node_is_reached_as_all_of_it_is() {
+        let cluster = Address::parse("rediss-cluster://ann:geheim@a:1,b:2").unwrap();
+        assert_eq!(cluster.nodes(), [("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let node = cluster.of_node("c", 3).unwrap().for_listening();
+        assert_eq!(node.to_string(), "c:3");
+        let Kind::Single(info) = node.kind else { panic!("one node") };
+        assert!(matches!(info.addr(), ConnectionAddr::TcpTls { host, port: 3, insecure: false, .. } if host == "c"), "{:?}", info.addr());
+        let login = info.redis_settings();
+        assert_eq!((login.username(), login.password(), login.protocol()), (Some("ann"), Some("geheim"), ProtocolVersion::RESP3));
     }
 
     #[test]

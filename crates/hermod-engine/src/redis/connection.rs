@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ::redis::aio::{ConnectionLike, MultiplexedConnection};
+use ::redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use ::redis::cluster::ClusterClientBuilder;
 use ::redis::cluster_async::ClusterConnection;
 use ::redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, Route, RoutingInfo, SingleNodeRoutingInfo, Slot, SlotAddr};
 use ::redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use ::redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, cmd};
+use ::redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, Value, cmd};
 
 use super::address::{Address, Kind};
 use super::not_connected;
@@ -22,21 +22,32 @@ pub(super) enum Connection {
     Cluster(ClusterConnection),
 }
 
+fn config(timeout: Duration) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(Some(timeout))
+}
+
+async fn in_time<T>(connect: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+    tokio::time::timeout(CONNECT_TIMEOUT * 2, connect).await.unwrap_or_else(|_| Err(not_connected()))
+}
+
+async fn to_one_node(kind: &Kind, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, RedisError> {
+    match kind {
+        Kind::Single(info) => Client::open(info.as_ref().clone())?.get_multiplexed_async_connection_with_config(config).await,
+        Kind::Sentinel { sentinels, service, login } => {
+            let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(login.clone());
+            let mut client = SentinelClient::build(sentinels.clone(), service.clone(), Some(node), SentinelServerType::Master)?;
+            client.get_async_connection_with_config(config).await
+        }
+        Kind::Cluster(_) => Err(RedisError::from((ErrorKind::InvalidClientConfig, "a cluster is not one node"))),
+    }
+}
+
 impl Connection {
     /// Connects. An answer on it may take as long as `timeout`.
     pub(super) async fn open(address: &Address, timeout: Duration) -> Result<Connection, RedisError> {
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIMEOUT)).set_response_timeout(Some(timeout));
+        let config = config(timeout);
         let connect = async {
             match &address.kind {
-                Kind::Single(info) => {
-                    let client = Client::open(info.as_ref().clone())?;
-                    client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::Single)
-                }
-                Kind::Sentinel { sentinels, service, login } => {
-                    let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(login.clone());
-                    let mut client = SentinelClient::build(sentinels.clone(), service.clone(), Some(node), SentinelServerType::Master)?;
-                    client.get_async_connection_with_config(&config).await.map(Connection::Single)
-                }
                 Kind::Cluster(nodes) => {
                     // Few and short retries: a caller is waiting, and is told when it takes too long.
                     let client = ClusterClientBuilder::new(nodes.clone())
@@ -49,9 +60,20 @@ impl Connection {
                         .build()?;
                     client.get_async_connection().await.map(Connection::Cluster)
                 }
+                kind => to_one_node(kind, &config).await.map(Connection::Single),
             }
         };
-        tokio::time::timeout(CONNECT_TIMEOUT * 2, connect).await.unwrap_or_else(|_| Err(not_connected()))
+        in_time(connect).await
+    }
+
+    /// Connects to one node, or to what sentinels call the primary. `told` gets what the store says unasked.
+    pub(super) async fn open_listening(
+        address: &Address,
+        timeout: Duration,
+        told: impl AsyncPushSender,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        let config = config(timeout).set_push_sender(told);
+        in_time(to_one_node(&address.for_listening().kind, &config)).await
     }
 
     /// Sends one command to the node it is for.

@@ -32,7 +32,7 @@ impl From<RedisError> for Unfit {
 pub(super) async fn check(connection: &mut Connection, partitions: Partitions) -> Result<(), Unfit> {
     // It may be promoted at any time, so this is waited for.
     if !is_primary(connection).await? {
-        return Err(RedisError::from((ErrorKind::Server(ServerErrorKind::ReadOnly), "the store is a replica")).into());
+        return Err(is_replica().into());
     }
     for info in connection.send_everywhere(cmd("INFO").arg("server").to_owned()).await? {
         check_version(&text(&info))?;
@@ -59,6 +59,11 @@ pub(super) async fn is_primary(connection: &mut Connection) -> Result<bool, Redi
         _ => false,
     };
     Ok(connection.send_everywhere(cmd("ROLE")).await?.iter().all(is_primary))
+}
+
+/// What is wrong with a store that is not a primary.
+pub(super) fn is_replica() -> RedisError {
+    RedisError::from((ErrorKind::Server(ServerErrorKind::ReadOnly), "the store is a replica"))
 }
 
 fn check_version(info: &str) -> Result<(), Unfit> {

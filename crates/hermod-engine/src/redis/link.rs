@@ -17,9 +17,9 @@ const LANES: usize = 2;
 /// How many connections there are to wait for replicas on.
 const DURABLE_LANES: usize = 8;
 /// The link is looked at this often when nothing is wrong.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+pub(super) const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The wait after the first failed try; doubles up to [`WATCH_EVERY`].
-const RETRY_FIRST: Duration = Duration::from_millis(20);
+pub(super) const RETRY_FIRST: Duration = Duration::from_millis(20);
 
 /// The connections of one successful try.
 pub(super) struct Lanes {
@@ -45,10 +45,10 @@ impl Lanes {
 }
 
 /// How many slots a cluster has.
-const SLOTS: u16 = 16_384;
+pub(super) const SLOTS: u16 = 16_384;
 
 /// The slot of a key: the CRC16 (XMODEM) of its tag. The client computes it too, and keeps it to itself.
-fn slot(key: &str) -> u16 {
+pub(super) fn slot(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or(key, |(tag, _)| tag);
     let shift = |crc: u16, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
     tag.bytes().fold(0, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), shift)) % SLOTS
