@@ -10,7 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use hermod_core::queue::{Delivery, Due, Push};
+use hermod_core::queue::push::Push;
+use hermod_core::queue::{Delivery, Due};
 use hermod_core::{Micros, Outcome, Place, QueueId, SpaceId};
 use hermod_engine::redis::{Address, Options};
 use hermod_engine::{Engine, Follow, Redis, Wake};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::{Claim, DeliveryId, Handed, Queue, Stats};
-use hermod_core::{Invalid, Micros, Outcome, Place, SpaceId};
-use hermod_engine::{Clock, Engine, EngineError};
+use hermod_core::{Invalid, Micros, Outcome, Place, QueueId, SpaceId};
+use hermod_engine::{Clock, Engine, EngineError, Wake};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -24,6 +24,8 @@ const COUNT_MAX: usize = 1_000;
 const HEAL_EVERY: Duration = Duration::from_millis(1_500);
 /// How often who waits looks at a clock that is set by hand.
 const MANUAL_EVERY: Duration = Duration::from_millis(10);
+/// Somebody who follows the signals of others goes on for so long after the last has stopped waiting.
+const FOLLOW_ON: Duration = Duration::from_secs(5);
 /// How long one can wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -231,11 +233,36 @@ struct Waits(Arc<Watch>);
 
 impl Waits {
     fn new(app: &App, space: &SpaceId, queue: &Queue, watch: &Arc<Watch>) -> Waits {
-        let _ = (app, space, queue);
         let mut waiting = watch.waiting.lock();
         waiting.count += 1;
+        if !waiting.is_followed && matches!(app.engine, Engine::Redis(_)) {
+            waiting.is_followed = true;
+            tokio::spawn(follow(app.clone(), space.clone(), queue.id.clone(), Arc::clone(watch)));
+        }
         drop(waiting);
         Waits(Arc::clone(watch))
+    }
+}
+
+/// Learns from the signals of other servers for as long as anybody waits, and a while longer.
+async fn follow(app: App, space: SpaceId, queue: QueueId, watch: Arc<Watch>) {
+    let mut signals = app.engine.follow(&space, &queue);
+    let mut looks = tokio::time::interval(FOLLOW_ON);
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Wake::At { partition, time } => watch.learn(partition, Some(time)),
+                Wake::Look => watch.forget(),
+            },
+            () = app.stopping() => break,
+            _ = looks.tick() => {
+                let mut waiting = watch.waiting.lock();
+                if waiting.count == 0 {
+                    waiting.is_followed = false;
+                    break;
+                }
+            }
+        }
     }
 }
 
