@@ -5,6 +5,7 @@
 
 mod keys;
 mod limit;
+mod queues;
 mod rules;
 mod spaces;
 
@@ -20,6 +21,7 @@ use crate::telemetry::Metrics;
 
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, Said};
 use limit::{Local, Refusals, Top};
+pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.

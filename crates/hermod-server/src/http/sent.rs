@@ -58,6 +58,20 @@ impl FromRequestParts<Arc<Shell>> for Id {
     }
 }
 
+/// The two identifiers in the path, the second within the first.
+#[derive(Debug)]
+pub(super) struct Ids(pub(super) String, pub(super) String);
+
+impl FromRequestParts<Arc<Shell>> for Ids {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shell: &Arc<Shell>) -> Result<Ids, Problem> {
+        let ids = Path::<(String, String)>::from_request_parts(parts, shell).await;
+        ids.map(|Path((outer, inner))| Ids(outer, inner))
+            .map_err(|_| Problem::new(Code::InvalidField, "what the path names must be UTF-8, percent-encoded").in_field("path"))
+    }
+}
+
 /// What is wrong with a query that takes `known` only, of which `number` can be of a wrong kind.
 pub(super) fn bad_query(rejection: &QueryRejection, number: &str, known: &str) -> Problem {
     let message = rejection.body_text();
@@ -184,6 +198,8 @@ fn wanted(message: &str) -> &str {
         "a string" | "a borrowed string" => "a string",
         "a boolean" => "true or false",
         "a sequence" => "a list",
+        "a JSON number" => "a number",
+        "\"deliver\" or an object with drop_after" => "\"deliver\" or an object with drop_after",
         _ => "of another kind",
     }
 }
