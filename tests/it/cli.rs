@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use hermod_tests::server::{Hermod, hermod_binary};
 
 const RULES: &str = "\
@@ -97,5 +97,41 @@ async fn answers_say_why_and_until_when() -> Result<()> {
     ensure!(shell.says("limit check bot-7 mail/send --cost 4", 1)?.contains("never fits"), "what never fits is told so");
     ensure!(shell.says("limit reset bot-7 mail/send", 0)?.contains("bot-7"), "a reset names whom");
     ensure!(shell.says("limit refused", 0)?.contains("bot-7"), "who is refused most");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_and_what_recurs_in_them_are_managed_by_name() -> Result<()> {
+    let shell = Shell::start()?;
+    let said = shell.says("queues put mail --lease 1m --max-attempts 8 --drop-after 1h", 0)?;
+    ensure!(said.contains("mail") && said.contains("1m") && said.contains("drop_after=1h"), "{said}");
+    let made = shell.says("queues put hook --webhook https://example.com/in", 0)?;
+    let secret = made.lines().find_map(|line| line.strip_prefix("secret: ")).map(str::to_owned);
+    let secret = secret.filter(|secret| secret.starts_with("whsec_")).with_context(|| made.clone())?;
+    ensure!(made.contains("shown once"), "{made}");
+    let again = shell.says("queues put hook --webhook https://example.com/in --webhook-timeout 5s", 0)?;
+    ensure!(!again.contains("secret:") && !again.contains(&secret), "{again}");
+    let shown = shell.says("queues get hook --json", 0)?;
+    let hook: serde_json::Value = serde_json::from_str(&shown)?;
+    let masked = format!("whsec_…{}", &secret[secret.len() - 4..]);
+    assert_eq!((&hook["push"]["webhook"]["secret"], &hook["version"]), (&serde_json::json!(masked), &serde_json::json!(2)));
+    let listed = shell.says("queues list", 0)?;
+    ensure!(listed.starts_with("QUEUE") && listed.contains("hook") && listed.contains("mail"), "{listed}");
+
+    let said =
+        shell.says("queues schedule put mail digest --cron @daily --zone Europe/Berlin --payload {\"n\":1} --to ann --tag a,b", 0)?;
+    ensure!(said.contains("digest") && said.contains("Europe/Berlin") && said.contains("ann"), "{said}");
+    let digest: serde_json::Value = serde_json::from_str(&shell.says("queues schedule get mail digest --json", 0)?)?;
+    assert_eq!((&digest["payload"], &digest["tags"]), (&serde_json::json!({"n": 1}), &serde_json::json!(["a", "b"])));
+    ensure!(digest["next"].as_array().is_some_and(|next| next.len() == 3), "{digest}");
+    shell.says("queues schedule put mail off --cron @hourly --disabled", 0)?;
+    ensure!(shell.says("queues schedule list mail", 0)?.contains("disabled"), "what does not run says so");
+    let said = shell.says("queues schedule put mail bad --cron @never", 2)?;
+    ensure!(said.contains("Correct `cron`"), "{said}");
+    let said = shell.says("queues put mail --lease 1us", 2)?;
+    ensure!(said.contains("Correct `lease`"), "{said}");
+    shell.says("queues schedule delete mail digest", 0)?;
+    ensure!(shell.says("queues delete mail", 0)?.contains("mail is removed"), "it says what it did");
+    ensure!(shell.says("queues schedule list mail", 2)?.contains("There is no queue mail"), "its schedules went with it");
     Ok(())
 }

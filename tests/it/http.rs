@@ -9,6 +9,7 @@ mod load;
 mod once;
 mod openapi;
 mod pages;
+mod queues;
 mod secrets;
 mod service;
 mod site;

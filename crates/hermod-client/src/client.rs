@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::error::ClientError;
 use crate::keys::Keys;
 use crate::limit::Limit;
+use crate::queues::Queues;
 use crate::retry::Retry;
 use crate::rules::Rules;
 use crate::spaces::Spaces;
@@ -89,6 +90,11 @@ impl Client {
     /// May a subject do this now?
     pub fn limit(&self) -> Limit<'_> {
         Limit::new(self)
+    }
+
+    /// What is held until its time.
+    pub fn queues(&self) -> Queues<'_> {
+        Queues::new(self)
     }
 
     /// The API keys.

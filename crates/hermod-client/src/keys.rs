@@ -84,6 +84,14 @@ pub enum Scope {
     RulesWrite,
     /// Checking limits.
     LimitCheck,
+    /// Reading queues.
+    QueuesRead,
+    /// Changing queues and what recurs in them.
+    QueuesWrite,
+    /// Putting deliveries into queues.
+    QueuesPush,
+    /// Claiming deliveries and finishing them.
+    QueuesClaim,
     /// One that this client does not know, by the server's name for it.
     Other(String),
 }
@@ -97,6 +105,10 @@ impl Scope {
             Scope::RulesRead => "rules:read",
             Scope::RulesWrite => "rules:write",
             Scope::LimitCheck => "limit:check",
+            Scope::QueuesRead => "queues:read",
+            Scope::QueuesWrite => "queues:write",
+            Scope::QueuesPush => "queues:push",
+            Scope::QueuesClaim => "queues:claim",
             Scope::Other(text) => text,
         }
     }
@@ -104,7 +116,17 @@ impl Scope {
 
 impl From<String> for Scope {
     fn from(text: String) -> Scope {
-        let known = [Scope::Admin, Scope::Spaces, Scope::RulesRead, Scope::RulesWrite, Scope::LimitCheck];
+        let known = [
+            Scope::Admin,
+            Scope::Spaces,
+            Scope::RulesRead,
+            Scope::RulesWrite,
+            Scope::LimitCheck,
+            Scope::QueuesRead,
+            Scope::QueuesWrite,
+            Scope::QueuesPush,
+            Scope::QueuesClaim,
+        ];
         known.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Other(text))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Client`] is a base address, perhaps an API key, and a policy for tries. It is cheap to clone
 //! and meant to be shared. The API's nouns are its methods: [`Client::rules`], [`Client::limit`],
-//! [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose methods are
-//! the verbs of that noun.
+//! [`Client::queues`], [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose
+//! methods are the verbs of that noun.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), hermod_client::ClientError> {
@@ -41,6 +41,7 @@ mod keys;
 pub mod layer;
 mod limit;
 mod page;
+mod queues;
 mod retry;
 mod rules;
 mod spaces;
@@ -59,6 +60,10 @@ pub use limit::{
     Limit, RefundRequest, RefusedSubject, ResetRequest, Ruled,
 };
 pub use page::{Page, PageRequest};
+pub use queues::{
+    Backoff, Dst, OnExhausted, OnFailure, Overdue, Push, Queue, QueueDraft, QueueMode, QueueOrder, Queues, Schedule, ScheduleDraft,
+    Schedules, Webhook,
+};
 pub use retry::Retry;
 pub use rules::{Algorithm, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
 pub use spaces::{Space, Spaces};

@@ -6,6 +6,7 @@
 mod keys;
 mod limit;
 mod queue;
+mod queues;
 mod rules;
 mod spaces;
 
@@ -27,6 +28,7 @@ use limit::{Local, Refusals, Top};
 pub(crate) use queue::WAIT_MAX;
 use queue::Watches;
 pub use queue::{Bulk, ClaimAsk, ListAsk, Listing, PushAnswer, SettleAsk, StreamAsk, Taken};
+pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.

@@ -69,6 +69,8 @@ codes! {
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
     /// More rules apply to one call than can be tested in one step.
     TooManyRules = "too_many_rules", 422, false, "Too many rules apply to this call";
+    /// The space has as many of them as it may.
+    TooManyDefinitions = "too_many_definitions", 422, false, "The space has as many of these as it may";
     /// The idempotency key belongs to another request.
     IdempotencyConflict = "idempotency_conflict", 422, false, "The idempotency key was used for another request";
     /// A fault of ours.
@@ -161,6 +163,7 @@ impl From<CatalogError> for Problem {
             CatalogError::Exists { .. } => Problem::new(Code::AlreadyExists, format!("{fault}.")),
             CatalogError::Duplicate { .. } => Problem::new(Code::DuplicateRule, format!("{fault}.")),
             CatalogError::NotFound { .. } => Problem::new(Code::NotFound, format!("{fault}.")),
+            CatalogError::TooMany { .. } => Problem::new(Code::TooManyDefinitions, format!("{fault}; delete one that is not needed.")),
             CatalogError::IdempotencyConflict { .. } => conflict(),
             _ if fault.is_retryable() => Problem::new(
                 Code::CatalogUnavailable,

@@ -13,8 +13,11 @@ mod keys;
 mod limit;
 mod linger;
 pub mod openapi;
+mod page;
 mod problem;
+mod queues;
 mod rules;
+mod schedules;
 mod sent;
 mod spaces;
 mod time;
@@ -63,6 +66,10 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/limit/gate/{action}/{subject}", get(limit::gate))
         .route("/v1/rules", get(rules::list).post(rules::create))
         .route("/v1/rules/{id}", get(rules::read).put(rules::put).delete(rules::remove))
+        .route("/v1/queues", get(queues::list))
+        .route("/v1/queues/{queue}", get(queues::read).put(queues::put).delete(queues::remove))
+        .route("/v1/queues/{queue}/schedules", get(schedules::list))
+        .route("/v1/queues/{queue}/schedules/{name}", get(schedules::read).put(schedules::put).delete(schedules::remove))
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{id}", delete(keys::remove))
         .route("/v1/spaces", get(spaces::list).post(spaces::create))

@@ -7,7 +7,7 @@ use crate::config::ConfigArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
 use crate::noun::{ClientArgs, NounArgs};
-use crate::{keys, limit, rules, spaces};
+use crate::{keys, limit, queues, rules, spaces};
 
 /// The state engine behind bots, agents and notification services.
 #[derive(Debug, Parser)]
@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// Limits on actions.
     #[command(after_help = rules::HELP)]
     Rules(NounArgs<rules::Verb>),
+    /// What is held until its time, and what recurs.
+    #[command(after_help = queues::HELP)]
+    Queues(NounArgs<queues::Verb>),
     /// API keys.
     #[command(after_help = keys::HELP)]
     Keys(NounArgs<keys::Verb>),
@@ -76,6 +79,7 @@ impl Cli {
     pub(crate) fn client(&self) -> Option<&ClientArgs> {
         match self.command.as_ref()? {
             Command::Rules(args) => Some(&args.client),
+            Command::Queues(args) => Some(&args.client),
             Command::Keys(args) => Some(&args.client),
             Command::Spaces(args) => Some(&args.client),
             Command::Limit(args) => Some(&args.client),

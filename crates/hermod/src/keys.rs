@@ -9,7 +9,8 @@ use crate::noun::{NounArgs, PageArgs, TargetArgs, WriteArgs};
 use crate::output::table;
 
 pub(crate) const HELP: &str = "\
-Scopes: admin, spaces, rules:read, rules:write, limit:check.
+Scopes: admin, spaces, rules:read, rules:write, limit:check, queues:read, queues:write, queues:push,
+queues:claim.
 
 Examples:
   hermod keys create bot --scope limit:check

@@ -15,6 +15,7 @@ mod keys;
 mod limit;
 mod noun;
 mod output;
+mod queues;
 mod redact;
 mod rules;
 mod serve;
@@ -53,6 +54,7 @@ async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Config(args)) => config::run(args),
         Some(Command::Doctor(args)) => doctor::run(args).await,
         Some(Command::Rules(args)) => rules::run(args).await,
+        Some(Command::Queues(args)) => queues::run(args).await,
         Some(Command::Keys(args)) => keys::run(args).await,
         Some(Command::Spaces(args)) => spaces::run(args).await,
         Some(Command::Limit(args)) => limit::run(args).await,

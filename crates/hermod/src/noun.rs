@@ -5,7 +5,9 @@
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use hermod_client::{Client, ClientError, Key, Keys, Limit, Page, PageRequest, Rule, Rules, Space, Spaces};
+use hermod_client::{
+    Client, ClientError, Key, Keys, Limit, Page, PageRequest, Queue, Queues, Rule, Rules, Schedule, Schedules, Space, Spaces,
+};
 use serde::Serialize;
 
 use crate::output::Output;
@@ -141,5 +143,5 @@ macro_rules! list {
     };
 }
 
-once!(Keys, Rules, Spaces, Limit);
-list!(Keys of Key, Rules of Rule, Spaces of Space);
+once!(Keys, Queues, Rules, Schedules, Spaces, Limit);
+list!(Keys of Key, Queues of Queue, Rules of Rule, Schedules of Schedule, Spaces of Space);

@@ -26,6 +26,14 @@ fn routes() -> Vec<(Ask, Option<&'static str>)> {
         (Ask::json("POST", "/v1/rules", &rule("posted", 1, "1s")), Some("rules:write")),
         (Ask::json("PUT", "/v1/rules/put", &rule("put", 1, "1s")), Some("rules:write")),
         (Ask::new("DELETE", "/v1/rules/two", ""), Some("rules:write")),
+        (Ask::new("GET", "/v1/queues", ""), Some("queues:read")),
+        (Ask::new("GET", "/v1/queues/one", ""), Some("queues:read")),
+        (Ask::json("PUT", "/v1/queues/put", &json!({})), Some("queues:write")),
+        (Ask::new("DELETE", "/v1/queues/two", ""), Some("queues:write")),
+        (Ask::new("GET", "/v1/queues/one/schedules", ""), Some("queues:read")),
+        (Ask::new("GET", "/v1/queues/one/schedules/s", ""), Some("queues:read")),
+        (Ask::json("PUT", "/v1/queues/one/schedules/put", &json!({"cron": "@daily"})), Some("queues:write")),
+        (Ask::new("DELETE", "/v1/queues/one/schedules/s", ""), Some("queues:write")),
         (Ask::new("GET", "/v1/keys", ""), Some("admin")),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["limit:check"]})), Some("admin")),
         (Ask::new("DELETE", "/v1/keys/none", ""), Some("admin")),
@@ -86,9 +94,13 @@ async fn who_brings_no_good_key_is_told_to_bring_one() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_does_what_its_scopes_say_and_nothing_else() -> Result<()> {
     let site = Site::start().await?;
-    for scope in ["admin", "spaces", "rules:read", "rules:write", "limit:check"] {
+    for scope in
+        ["admin", "spaces", "rules:read", "rules:write", "limit:check", "queues:read", "queues:write", "queues:push", "queues:claim"]
+    {
         for id in ["one", "two"] {
             site.admin.put(&format!("/v1/rules/{id}"), &rule(id, 1, "1s")).await?;
+            site.admin.put(&format!("/v1/queues/{id}"), &json!({})).await?;
+            site.admin.put(&format!("/v1/queues/{id}/schedules/s"), &json!({"cron": "@daily"})).await?;
         }
         let (_, caller) = site.admin.key("default", &[scope]).await?;
         for (ask, needed) in routes() {

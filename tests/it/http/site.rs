@@ -156,7 +156,7 @@ impl Caller {
     /// All that is defined, and what is left of the counter that [`Caller::fill`] began.
     pub(super) async fn state(&self) -> Result<Value> {
         let mut state = json!({});
-        for list in ["rules", "keys", "spaces"] {
+        for list in ["rules", "queues", "keys", "spaces"] {
             state[list] = self.get(&format!("/v1/{list}")).await?.expect(200)?;
         }
         // What can never fit charges nothing, and tells what is left.

@@ -23,7 +23,8 @@ pub(crate) struct KeyBody {
     /// What it is for.
     #[schema(example = "mail bot")]
     name: String,
-    /// What it may do: admin, spaces, rules:read, rules:write, limit:check.
+    /// What it may do: admin, spaces, rules:read, rules:write, limit:check, queues:read, queues:write,
+    /// queues:push, queues:claim.
     #[schema(example = json!(["limit:check"]))]
     scopes: Vec<String>,
     /// Which space it acts in; the caller's if absent. Another one needs the scope spaces.

@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{clock, deliveries, health, keys, limit, rules, spaces};
+use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, spaces};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,6 +23,14 @@ use super::{clock, deliveries, health, keys, limit, rules, spaces};
         rules::read,
         rules::put,
         rules::remove,
+        queues::list,
+        queues::read,
+        queues::put,
+        queues::remove,
+        schedules::list,
+        schedules::read,
+        schedules::put,
+        schedules::remove,
         keys::list,
         keys::create,
         keys::remove,

@@ -7,11 +7,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hermod_core::limit::{Algorithm, Rule};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::Shell;
+use super::page::{PAGE_MAX, Page};
 use super::problem::Document;
-use super::sent::{Id, Sent, answer, bad_query, catalog_once};
+use super::sent::{Id, Sent, answer, catalog_once};
 use crate::app::{Caller, RuleDraft};
 use crate::code::{Code, Problem};
 
@@ -148,19 +149,6 @@ pub(crate) struct Rules<'a> {
     next: Option<&'a str>,
 }
 
-/// Which page.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Page {
-    /// How many, 1-1000; 100 if absent.
-    limit: Option<u32>,
-    /// Where the last page ended.
-    cursor: Option<String>,
-}
-
-/// The longest page; the catalog gives no more either.
-const PAGE_MAX: u32 = 1000;
-
 /// Lists the space's rules, by id.
 #[utoipa::path(get, path = "/v1/rules", tag = "limit", params(Page),
     responses((status = 200, body = Rules<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
@@ -169,15 +157,11 @@ pub(crate) async fn list(
     caller: Caller,
     page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(page) = page.map_err(|rejection| bad_query(&rejection, "limit", "limit (a number) and cursor"))?;
-    let limit = page.limit.unwrap_or(100);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::new(Code::InvalidField, format!("limit must be between 1 and {PAGE_MAX}")).in_field("limit"));
-    }
+    let (limit, cursor) = Page::read(page)?;
     // One more than asked for tells whether there is a next page. The longest page cannot be
     // exceeded: if it is full there may be a next one, perhaps empty.
     let fetched = (limit + 1).min(PAGE_MAX);
-    let mut rules = shell.app.rules(&caller, page.cursor.as_deref(), fetched).await?;
+    let mut rules = shell.app.rules(&caller, cursor.as_deref(), fetched).await?;
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let has_more = rules.len() == size(fetched);
     rules.truncate(size(limit));

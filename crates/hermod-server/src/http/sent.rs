@@ -58,7 +58,7 @@ impl FromRequestParts<Arc<Shell>> for Id {
     }
 }
 
-/// The queue and the delivery in the path, as they were sent.
+/// The two identifiers in the path, the second within the first.
 #[derive(Debug)]
 pub(super) struct Ids(pub(super) String, pub(super) String);
 
@@ -67,8 +67,8 @@ impl FromRequestParts<Arc<Shell>> for Ids {
 
     async fn from_request_parts(parts: &mut Parts, shell: &Arc<Shell>) -> Result<Ids, Problem> {
         let ids = Path::<(String, String)>::from_request_parts(parts, shell).await;
-        ids.map(|Path((queue, id))| Ids(queue, id))
-            .map_err(|_| Problem::new(Code::InvalidField, "id must be UTF-8, percent-encoded").in_field("id"))
+        ids.map(|Path((outer, inner))| Ids(outer, inner))
+            .map_err(|_| Problem::new(Code::InvalidField, "what the path names must be UTF-8, percent-encoded").in_field("path"))
     }
 }
 
@@ -221,6 +221,8 @@ fn wanted(message: &str) -> &str {
         "a string" | "a borrowed string" => "a string",
         "a boolean" => "true or false",
         "a sequence" => "a list",
+        "a JSON number" => "a number",
+        "\"deliver\" or an object with drop_after" => "\"deliver\" or an object with drop_after",
         _ => "of another kind",
     }
 }

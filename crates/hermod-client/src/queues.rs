@@ -1,0 +1,68 @@
+//! The queues: their definitions, and what recurs in them.
+
+mod draft;
+mod queue;
+mod schedule;
+mod words;
+
+use reqwest::Method;
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::page::{Page, PageRequest};
+
+pub use draft::QueueDraft;
+pub use queue::{Backoff, Overdue, Push, Queue, Webhook};
+pub use schedule::{Schedule, ScheduleDraft, Schedules};
+pub use words::{Dst, OnExhausted, OnFailure, QueueMode, QueueOrder};
+
+/// The verbs of `/v1/queues`.
+#[derive(Clone, Debug)]
+pub struct Queues<'a> {
+    client: &'a Client,
+    key: Option<String>,
+}
+
+impl<'a> Queues<'a> {
+    pub(crate) fn new(client: &'a Client) -> Queues<'a> {
+        Queues { client, key: None }
+    }
+
+    /// Makes the next write answer once for all calls with this key.
+    #[must_use]
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Queues<'a> {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// One page of the queues.
+    pub async fn list(&self, page: &PageRequest) -> Result<Page<Queue>, ClientError> {
+        self.client.page(&["v1", "queues"], page).await
+    }
+
+    /// Every queue, page after page.
+    pub async fn list_all(&self) -> Result<Vec<Queue>, ClientError> {
+        self.client.pages(&["v1", "queues"]).await
+    }
+
+    /// One queue. Its secrets are masked.
+    pub async fn get(&self, queue: &str) -> Result<Queue, ClientError> {
+        self.client.read(&["v1", "queues", queue], &[]).await
+    }
+
+    /// Saves a queue under this name, new or in place of the old one; its deliveries stay. If the server
+    /// makes up a webhook's secret it is in this answer and nowhere else; a replayed answer has its mask.
+    pub async fn put(&self, queue: &str, draft: &QueueDraft) -> Result<Queue, ClientError> {
+        self.client.write(Method::PUT, &["v1", "queues", queue], self.key.as_deref(), draft).await
+    }
+
+    /// Removes a queue and its schedules.
+    pub async fn delete(&self, queue: &str) -> Result<(), ClientError> {
+        self.client.remove(&["v1", "queues", queue], self.key.as_deref()).await
+    }
+
+    /// What recurs in this queue.
+    pub fn schedules(&self, queue: impl Into<String>) -> Schedules<'a> {
+        Schedules::new(self.client, queue.into())
+    }
+}

@@ -1,0 +1,141 @@
+//! `hermod queues`: what is held until its time.
+
+mod args;
+mod schedule;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use hermod_client::{Overdue, Push, Queue};
+
+use crate::noun::{NounArgs, PageArgs, TargetArgs};
+use crate::output::{or_dash, table};
+use args::QueueArgs;
+
+pub(crate) const HELP: &str = "\
+Examples:
+  hermod queues put mail --lease 1m --max-attempts 8
+  hermod queues put orders --webhook https://example.com/hook
+  hermod queues schedule put mail digest --cron '0 9 * * MON-FRI' --zone Europe/Berlin --payload '{\"say\": \"hello\"}'
+  hermod queues schedule list mail";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List the queues.
+    List(PageArgs),
+    /// Show one queue; its secrets are masked.
+    Get {
+        /// The queue's name.
+        id: String,
+    },
+    /// Make a queue of this name, or replace the one that has it; its deliveries stay.
+    #[command(after_help = args::HELP)]
+    Put {
+        #[command(flatten)]
+        queue: Box<QueueArgs>,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Remove a queue and its schedules.
+    Delete(TargetArgs),
+    /// Deliveries that recur.
+    Schedule(ScheduleArgs),
+}
+
+/// One of the verbs of schedules.
+#[derive(Debug, Args)]
+pub(crate) struct ScheduleArgs {
+    #[command(subcommand)]
+    verb: schedule::Verb,
+}
+
+pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
+    let (client, out) = (args.client.client()?, args.client.output());
+    match &args.verb {
+        Verb::List(page) => page.list(client.queues(), out, rows).await?,
+        Verb::Get { id } => out.one(&client.queues().get(id).await?, rows)?,
+        Verb::Put { queue, target } => {
+            let saved = target.write.on(client.queues()).put(&target.id, &queue.draft()).await?;
+            out.answer(&saved, |saved| format!("{}{}", rows(std::slice::from_ref(saved)), secret(saved, queue)))?;
+        }
+        Verb::Delete(TargetArgs { id, write }) => {
+            write.on(client.queues()).delete(id).await?;
+            out.remark(&format!("Queue {id} is removed."))?;
+        }
+        Verb::Schedule(args) => schedule::run(&args.verb, &client, out).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The secret that the server made up, if it did.
+fn secret(saved: &Queue, asked: &QueueArgs) -> String {
+    let webhook = saved.push.as_ref().and_then(|push| push.webhook.as_ref());
+    match webhook.and_then(|webhook| webhook.whole_secret()) {
+        Some(secret) if !asked.has_secret() => format!("\n\nsecret: {secret}\nIt is shown once and never again. Keep it."),
+        _ => String::new(),
+    }
+}
+
+fn rows(queues: &[Queue]) -> String {
+    table(
+        ["QUEUE", "MODE", "LEASE", "ATTEMPTS", "PUSH", "OPTIONS"],
+        queues.iter().map(|queue| {
+            [
+                queue.queue.clone(),
+                queue.mode.to_string(),
+                queue.lease.clone(),
+                queue.max_attempts.to_string(),
+                or_dash(queue.push.as_ref().map(push)),
+                or_dash(Some(options(queue)).filter(|options| !options.is_empty())),
+            ]
+        }),
+    )
+}
+
+fn push(push: &Push) -> String {
+    push.webhook.as_ref().map_or_else(|| String::from("log"), |webhook| webhook.url.clone())
+}
+
+/// What has no column of its own and is not usual.
+fn options(queue: &Queue) -> String {
+    let mut options = Vec::new();
+    for (name, value, usual) in [
+        ("order", queue.order.as_str(), "recipient"),
+        ("on_exhausted", queue.on_exhausted.as_str(), "dead"),
+        ("on_failure", queue.on_failure.as_str(), "block"),
+    ] {
+        if value != usual {
+            options.push(format!("{name}={value}"));
+        }
+    }
+    if let Overdue::DropAfter(span) = &queue.overdue {
+        options.push(format!("drop_after={span}"));
+    }
+    if let Some(rate) = queue.catch_up_per_second {
+        options.push(format!("catch_up_per_second={rate}"));
+    }
+    if let Some(why) = &queue.disabled {
+        options.push(format!("disabled={why:?}"));
+    }
+    options.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_shows_what_is_unusual() {
+        let plain = r#"{"queue":"mail","mode":"shared","order":"recipient","lease":"30s","worker_ttl":"15s","max_attempts":5,
+            "backoff":{},"on_exhausted":"dead","on_failure":"block","overdue":"deliver","max_payload":262144,"push":null}"#;
+        let other = plain
+            .replace("recipient", "total")
+            .replace("\"deliver\"", "{\"drop_after\":\"1h\"}")
+            .replace("null", r#"{"webhook":{"url":"https://h","secret":"whsec_…abcd"}},"disabled":"410 Gone""#);
+        let queues: Vec<Queue> = [plain, &other].map(|text| serde_json::from_str(text).unwrap()).into();
+        let text = rows(&queues);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "mail   shared  30s    5         -          -");
+        assert_eq!(lines[2], "mail   shared  30s    5         https://h  order=total drop_after=1h disabled=\"410 Gone\"");
+    }
+}
