@@ -12,6 +12,7 @@ mod nginx;
 mod outage;
 mod property;
 mod readme;
+mod reservations;
 mod servers;
 mod tables;
 mod todo;

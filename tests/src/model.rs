@@ -6,6 +6,7 @@
 
 pub mod lease;
 mod record;
+pub mod reservation;
 pub mod reset;
 
 use std::collections::{BTreeMap, HashMap};

@@ -60,6 +60,6 @@ pub use limit::{
 };
 pub use page::{Page, PageRequest};
 pub use retry::Retry;
-pub use rules::{Algorithm, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
+pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
 pub use spaces::{Space, Spaces};
 pub use time::Time;

@@ -16,6 +16,8 @@ pub enum Family {
     Once = 2,
     /// A subject's leases.
     Lease = 3,
+    /// A subject's reservations.
+    Reserve = 4,
 }
 
 impl Family {
@@ -25,6 +27,7 @@ impl Family {
             1 => Some(Family::Limit),
             2 => Some(Family::Once),
             3 => Some(Family::Lease),
+            4 => Some(Family::Reserve),
             _ => None,
         }
     }
@@ -35,6 +38,7 @@ impl Family {
             Family::Limit => 1,
             Family::Once => 2,
             Family::Lease => 3,
+            Family::Reserve => 4,
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use hermod_client::{
-    AcquireRequest, Algorithm, BatchCheck, CheckRequest, OnStoreError, RefundRequest, ResetRequest, RuleDraft, RuleMode, RuleScope,
+    AcquireRequest, Algorithm, BatchCheck, CheckRequest, OnExpiry, OnStoreError, RefundRequest, ResetRequest, RuleDraft, RuleMode,
+    RuleScope,
 };
 
 use crate::canned::{Canned, Server};
@@ -94,14 +95,16 @@ async fn a_batch_is_repeated_only_if_every_check_of_it_may_be() {
 #[tokio::test]
 async fn a_rule_has_all_its_fields() {
     let full = r#"{"id":"r1","name":"n","action":"a","subject":"vip:*","when":"cost > 2","limit":3,"per":"day@Europe/Berlin","algorithm":"leaky_bucket",
-        "burst":3,"queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local","version":7}"#;
+        "burst":3,"queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local","on_expiry":"refund","version":7}"#;
     let mut server = Server::start(vec![Canned::Answer(201, "", full), Canned::Answer(201, "", RULE)]).await;
     let client = client(&server);
     let draft = RuleDraft::new("a", 3, "day@Europe/Berlin").subject("vip:*").when("cost > 2").algorithm(Algorithm::LeakyBucket).queue(4);
-    let draft = draft.scope(RuleScope::Global).mode(RuleMode::Shadow).durable(true).on_store_error(OnStoreError::Local);
+    let draft =
+        draft.scope(RuleScope::Global).mode(RuleMode::Shadow).durable(true).on_store_error(OnStoreError::Local).on_expiry(OnExpiry::Refund);
     let rule = client.rules().create(&draft).await.unwrap();
     assert_eq!((rule.when.as_deref(), rule.queue, rule.algorithm), (Some("cost > 2"), Some(4), Algorithm::LeakyBucket));
     assert_eq!((rule.scope, rule.mode, rule.on_store_error), (RuleScope::Global, RuleMode::Shadow, OnStoreError::Local));
+    assert_eq!(rule.on_expiry, OnExpiry::Refund);
     // An older server's rule lacks most of them.
     let rule = client.rules().create(&RuleDraft::new("a", 3, "30s").approximate(true)).await.unwrap();
     assert_eq!((rule.scope, rule.mode, rule.approximate), (RuleScope::Subject, RuleMode::Enforce, false));
@@ -109,7 +112,7 @@ async fn a_rule_has_all_its_fields() {
     assert_eq!(
         bodies,
         [
-            r#"{"action":"a","subject":"vip:*","when":"cost > 2","limit":3,"per":"day@Europe/Berlin","algorithm":"leaky_bucket","queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local"}"#,
+            r#"{"action":"a","subject":"vip:*","when":"cost > 2","limit":3,"per":"day@Europe/Berlin","algorithm":"leaky_bucket","queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local","on_expiry":"refund"}"#,
             r#"{"action":"a","limit":3,"per":"30s","approximate":true,"durable":false}"#,
         ]
     );
