@@ -32,6 +32,8 @@ pub struct Config {
     pub body_max: String,
     /// How long a request may take: `10s`.
     pub request_timeout: String,
+    /// Whether checks and the gate also answer with the older `X-RateLimit-*` headers.
+    pub legacy_headers: bool,
     /// The certificate chain, PEM. With `tls_key` it turns TLS on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_cert: Option<PathBuf>,
@@ -60,6 +62,7 @@ impl Default for Config {
             in_flight_max: 1024,
             body_max: "1MiB".to_owned(),
             request_timeout: "10s".to_owned(),
+            legacy_headers: false,
             tls_cert: None,
             tls_key: None,
             log: "info".to_owned(),

@@ -42,6 +42,9 @@ pub(crate) struct Settings {
     /// How long a request may take.
     #[arg(long, alias = "request_timeout", value_name = "DURATION")]
     request_timeout: Option<String>,
+    /// Whether answers also carry the older X-RateLimit headers: true or false.
+    #[arg(long, alias = "legacy_headers", value_name = "SWITCH")]
+    legacy_headers: Option<String>,
     /// Certificate chain (PEM); with --tls-key the server speaks https.
     #[arg(long, alias = "tls_cert", value_name = "FILE")]
     tls_cert: Option<String>,

@@ -211,7 +211,9 @@ pub(crate) async fn check(State(shell): State<Arc<Shell>>, caller: Caller, sent:
         let considered = shell.app.considered(&caller, &ask).await?;
         document.explain = Some(considered.iter().map(ConsideredDocument::new).collect());
     }
-    Ok(answer(StatusCode::OK, &document))
+    let mut response = answer(StatusCode::OK, &document);
+    headers::write_legacy(&shell, &checked, response.headers_mut());
+    Ok(response)
 }
 
 /// What is to be given back or forgotten.
