@@ -238,3 +238,29 @@ async fn ten_thousand_operations_on_reservations_agree() -> Result<()> {
     ensure!(operations >= 10_000, "only {operations} operations were compared");
     Ok(())
 }
+
+/// What was settled is remembered, so many times; what is open is not forgotten for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_two_hundred_that_were_settled_are_remembered() -> Result<()> {
+    let mut history = History::open(0).await?;
+    let mut model = Reservations::default();
+    let rules = [rule(0, Algorithm::FixedWindow, 1_000, span(DAY))];
+    let now = history.clock.now;
+    let mut ask = async |history: &mut History, want| {
+        let asked = ReservationAsked { subject: "s0", want, once: None, now };
+        compare(history, &mut model, &asked, None).await.with_context(|| format!("{asked:?}"))
+    };
+    for number in 0..205 {
+        ask(&mut history, Want::Reserve { number, cost: 1, ttl: HOUR, rules: &rules, shared: &[] }).await?;
+    }
+    for number in 1..203 {
+        ask(&mut history, Want::Settle(number, Some(0))).await?;
+    }
+    let mut is_known = async |history: &mut History, number| {
+        let told = ask(history, Want::Settle(number, None)).await?;
+        anyhow::Ok(matches!(told, Told::Settled { fate: Some(_), .. }))
+    };
+    assert_eq!((is_known(&mut history, 1).await?, is_known(&mut history, 2).await?), (false, false));
+    assert_eq!((is_known(&mut history, 3).await?, is_known(&mut history, 0).await?), (true, true));
+    compare_state(&mut history, &model).await
+}

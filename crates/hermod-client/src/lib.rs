@@ -56,7 +56,7 @@ pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};
 pub use limit::{
     AcquireRequest, Attributes, BatchCheck, BatchProblem, CheckRequest, Checked, Considered, Durability, Forgotten, LeaseRule, Leased,
-    Limit, RefundRequest, RefusedSubject, ResetRequest, Ruled,
+    Limit, RefundRequest, RefusedSubject, ReserveRequest, Reserved, ResetRequest, Ruled, SettleOutcome, Settled,
 };
 pub use page::{Page, PageRequest};
 pub use retry::Retry;

@@ -18,7 +18,7 @@ use hermod_engine::{Clock, Engine};
 use crate::code::{Code, Problem};
 use crate::telemetry::Metrics;
 
-pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, Said};
+pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 pub use rules::RuleDraft;
 

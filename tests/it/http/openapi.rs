@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::{Ask, Site, rule};
 
 /// All routes there are, but for the pages for people.
-const ROUTES: [&str; 24] = [
+const ROUTES: [&str; 27] = [
     "DELETE /v1/keys/{id}",
     "DELETE /v1/rules/{id}",
     "GET /healthz",
@@ -25,10 +25,13 @@ const ROUTES: [&str; 24] = [
     "POST /v1/keys",
     "POST /v1/limit/acquire",
     "POST /v1/limit/batch",
+    "POST /v1/limit/cancel",
     "POST /v1/limit/check",
+    "POST /v1/limit/commit",
     "POST /v1/limit/refund",
     "POST /v1/limit/release",
     "POST /v1/limit/renew",
+    "POST /v1/limit/reserve",
     "POST /v1/limit/reset",
     "POST /v1/rules",
     "POST /v1/spaces",

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hermod_client::{
-    AcquireRequest, Algorithm, BatchCheck, CheckRequest, OnExpiry, OnStoreError, RefundRequest, ResetRequest, RuleDraft, RuleMode,
-    RuleScope,
+    AcquireRequest, Algorithm, BatchCheck, CheckRequest, OnExpiry, OnStoreError, RefundRequest, ReserveRequest, ResetRequest, RuleDraft,
+    RuleMode, RuleScope, SettleOutcome,
 };
 
 use crate::canned::{Canned, Server};
@@ -90,6 +90,36 @@ async fn a_batch_is_repeated_only_if_every_check_of_it_may_be() {
         let answered = client(&server).limit().batch(std::slice::from_ref(&check)).await;
         assert_eq!((answered.is_ok(), server.asked().len()), (tries == 2, tries), "{check:?}");
     }
+}
+
+#[tokio::test]
+async fn a_settlement_is_tried_again_and_an_estimate_is_not() {
+    let reserved = r#"{"allowed":true,"never":false,"rules":[],"bound_by":null,"retry_at":null,"delay_ms":0,"durability":"deferred","degraded":false,
+        "replayed":false,"reservation":"rs_7_x","expires_at":"2026-02-03T04:05:06.789Z"}"#;
+    let settled =
+        r#"{"outcome":"already","reservation":"rs_7_x","estimate":5,"charged":3,"on_expiry":null,"durability":null,"replayed":false}"#;
+    let expired =
+        r#"{"outcome":"expired","reservation":"rs_7_x","estimate":5,"charged":0,"on_expiry":"refund","durability":null,"replayed":false}"#;
+    let mut server = Server::start(vec![
+        Canned::HangUp,
+        Canned::Answer(200, "", reserved),
+        Canned::HangUp,
+        Canned::Answer(200, "", settled),
+        Canned::Answer(200, "", expired),
+    ])
+    .await;
+    let client = client(&server);
+    let request = ReserveRequest::new("s", "a", 5).ttl(Duration::from_secs(120));
+    assert!(client.limit().reserve(&request).await.is_err(), "it may have been charged");
+    let answer = client.limit().reserve(&request).await.unwrap();
+    assert_eq!((answer.checked.allowed, answer.reservation.as_deref()), (true, Some("rs_7_x")));
+    let settled = client.limit().commit("rs_7_x", Some(3)).await.unwrap();
+    assert_eq!((settled.outcome, settled.charged), (SettleOutcome::Already, 3));
+    let expired = client.limit().cancel("rs_7_x").await.unwrap();
+    assert_eq!((expired.outcome, expired.on_expiry), (SettleOutcome::Expired, Some(OnExpiry::Refund)));
+    let bodies: Vec<_> = server.asked().into_iter().map(|asked| asked.body).collect();
+    assert_eq!(bodies[1], r#"{"subject":"s","action":"a","cost":5,"ttl":"2m"}"#);
+    assert_eq!(bodies[3..], [r#"{"reservation":"rs_7_x","actual":3}"#, r#"{"reservation":"rs_7_x"}"#]);
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ end
 return drive(function(first_key, at, _, keep)
   local act, wanted, actual = unpack_ints('<Bc16I8', given, at)
   local key, reserve_key = KEYS[first_key], KEYS[first_key + 1]
-  local list = reservations(reserve_key)
+  -- What expired is found again if it is lost: nobody waits for it.
+  local list, durable = reservations(reserve_key), act ~= 2
   -- The records that change, and when each ended before.
   local values, before, changed, owed = {}, {}, {}, {}
 
@@ -41,7 +42,7 @@ return drive(function(first_key, at, _, keep)
       if kind == CALENDAR and now >= p3 and now < p4 then p2, p3 = p3, p4 end
       if cost > 0 and not (kind == CALENDAR and (now < p2 or now >= p3)) then
         if flags % 4 >= PART_SHARED then
-          owed[#owed + 1] = pack_ints('<BBI8B', what, floor(flags / 4), cost, #id) .. id .. pack_ints(PART_METER, kind, p1, p2, p3, p4, p5)
+          owed[#owed + 1] = pack_ints('<BBI8B', what, durable and floor(flags / 4) or 0, cost, #id) .. id .. pack_ints(PART_METER, kind, p1, p2, p3, p4, p5)
         else
           local stored = values[id]
           if stored == nil then

@@ -51,7 +51,8 @@ impl Settle {
         for part in &one.parts {
             let charged = if is_expired && !part.is_refunded() { one.estimate } else { charged };
             let Some((act, cost)) = part.owes(one.estimate, charged, now) else { continue };
-            let Some(rule) = part.limited(now) else { continue };
+            let Some(mut rule) = part.limited(now) else { continue };
+            rule.durable &= self.is_durable();
             if part.is_shared() {
                 owed.push(Owed { act, cost, rule });
                 continue;
@@ -106,7 +107,7 @@ impl Operation for Settle {
             };
             self.close(&one, charged, state, now, &mut settled.owed);
             all.settle(at, fate, charged);
-            is_durable |= one.parts.iter().any(|part| part.is_durable());
+            is_durable |= self.is_durable() && one.parts.iter().any(|part| part.is_durable());
             (settled.fate, settled.is_done, settled.charged) = (Some(fate), true, charged);
             settled.expired += u64::from(one.is_expired(now));
         }
@@ -134,8 +135,9 @@ impl Operation for Settle {
     }
 
     fn is_durable(&self) -> bool {
-        // Whether a rule of then was is only known from the record. Where none was, nothing is waited for.
-        true
+        // Whether a rule of then was is only known from the record; where none was, nothing is waited for. What
+        // expired is found again if it is lost.
+        matches!(self.target, Target::One(..))
     }
 
     fn is_kept(&self, answer: &Settled) -> bool {

@@ -1,8 +1,9 @@
-//! limit: `POST /v1/limit/{check,refund,reset,batch}`; leases and the gate have files of their own.
+//! limit: `POST /v1/limit/{check,refund,reset,batch}`; leases, reservations and the gate have files of their own.
 
 mod gate;
 mod headers;
 mod lease;
+mod reserve;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::code::{Code, Problem};
 
 pub(crate) use gate::{__path_gate, gate};
 pub(crate) use lease::{__path_acquire, __path_release, __path_renew, acquire, release, renew};
+pub(crate) use reserve::{__path_cancel, __path_commit, __path_reserve, cancel, commit, reserve};
 
 /// May this subject do this now?
 #[derive(Debug, Deserialize, ToSchema)]
