@@ -151,3 +151,44 @@ pub enum Reserved {
         now: Micros,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::id::{RuleId, SpaceId};
+    use crate::limit::limited::Limited;
+    use crate::limit::pattern::Pattern;
+    use crate::limit::rule::{OnExpiry, Rule};
+    use crate::limit::settle::Settle;
+    use crate::partition::Partitions;
+
+    #[test]
+    fn reservations_survive_a_restart() {
+        let now = Micros::saturating(1_700_000_000_000_000);
+        let place = Partitions::DEFAULT.place(&SpaceId::default_space(), "bot-7");
+        let mut state = State::new(place.partition);
+        let rule = |id: &str, per: &str| {
+            let rule = Rule::new(RuleId::new(id).unwrap(), Pattern::action("act").unwrap(), 10, per.parse().unwrap());
+            Arc::new(Limited::new(&Rule { on_expiry: OnExpiry::Refund, ..rule }).unwrap())
+        };
+        let id = |number| ReservationId { number, subject: Subject::new("bot-7").unwrap() };
+        for number in 0..3 {
+            let rules = [rule("minute", "1m"), rule("day", "1day")].into_iter().collect();
+            let reserved = Reserve::new(place.clone(), id(number), Micros::saturating(1_000_000), 2, rules).apply(&mut state, now);
+            assert!(matches!(reserved, Ok(Reserved::Checked(checked)) if !checked.is_refused));
+        }
+        Settle::one(place.clone(), &id(1), Some(1)).apply(&mut state, now).unwrap();
+        let (mut bytes, mut before, mut after) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        state.dump(&mut before);
+        state.flush(100, &mut bytes);
+        let mut loaded = State::new(place.partition);
+        record::read(&bytes).for_each(|record| loaded.load(&record.unwrap()).unwrap());
+        loaded.dump(&mut after);
+        assert_eq!(before, after);
+        let settled = Settle::expired(place, "bot-7").apply(&mut loaded, now.plus(Micros::saturating(1_000_000))).unwrap();
+        assert_eq!(settled.expired, 2);
+    }
+}
