@@ -135,3 +135,31 @@ async fn queues_and_what_recurs_in_them_are_managed_by_name() -> Result<()> {
     ensure!(shell.says("queues schedule list mail", 2)?.contains("There is no queue mail"), "its schedules went with it");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reservation_is_made_committed_and_cancelled() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.write("rules.yaml", "rules: [{id: llm, action: llm/tokens, limit: 100, per: day, on_expiry: refund}]")?;
+    shell.says("rules apply -f rules.yaml", 0)?;
+    ensure!(shell.says("rules export", 0)?.contains("on_expiry: refund"), "an export holds the policy");
+    ensure!(shell.says("rules list", 0)?.contains("on_expiry=refund"), "and so does the list");
+    shell.write("rules.yaml", "rules: [{id: llm, action: llm/tokens, limit: 100, per: day}]")?;
+    ensure!(shell.says("rules apply -f rules.yaml", 0)?.contains("~ llm  on_expiry: refund -> keep"), "a change of it is told");
+    let reserve = |cost: u64, code: i32| shell.says(&format!("limit reserve bot-7 llm/tokens --cost {cost} --ttl 2m"), code);
+    let said = reserve(60, 0)?;
+    ensure!(said.starts_with("allowed") && said.contains("is to be committed or cancelled until "), "{said}");
+    let id = |said: &str| said.lines().find(|line| line.starts_with("rs_")).unwrap_or_default().trim().to_owned();
+    let first = id(&said);
+    ensure!(reserve(50, 1)?.starts_with("refused by default until "), "a refusal makes none");
+    let said = shell.says(&format!("limit commit {first} --actual 40"), 0)?;
+    ensure!(said.starts_with("settled: 40 are charged instead of 60"), "{said}");
+    let said = shell.says(&format!("limit cancel {first}"), 0)?;
+    ensure!(said.starts_with("it was settled before: 40 are charged"), "{said}");
+    let said = shell.says(&format!("limit cancel {} --json", id(&reserve(60, 0)?)), 0)?;
+    ensure!(said.contains("\"outcome\":\"settled\"") || said.contains("\"outcome\": \"settled\""), "{said}");
+    ensure!(
+        shell.says("limit commit rs_00000000000000000000000000000007_Ym90LTc", 2)?.contains("no such reservation"),
+        "what is unknown is told"
+    );
+    Ok(())
+}

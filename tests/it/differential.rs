@@ -7,7 +7,7 @@
 //! A seed that fails is printed and appended to `seeds/limit.txt`, which is replayed first.
 
 use anyhow::{Context, Result, ensure};
-use hermod_core::limit::{Act, Algorithm, Mode, Pattern, Per, Retry, Rule, Scope};
+use hermod_core::limit::{Act, Algorithm, Mode, OnExpiry, Pattern, Per, Retry, Rule, Scope};
 use hermod_core::{Micros, Name, Once, Outcome, RuleId, SpaceId};
 use hermod_tests::history::{Draws, Dumps, agree};
 use hermod_tests::lane::START;
@@ -63,6 +63,7 @@ fn random_rule(draws: &mut Draws, number: u64) -> Rule {
             mode: draws.one_of(&[Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Shadow]),
             durable: draws.chance(10),
             on_store_error: None,
+            on_expiry: OnExpiry::default(),
             version: 0,
         };
         let rule = Rule { mode: if draws.chance(2) { Mode::Block } else { rule.mode }, ..rule };

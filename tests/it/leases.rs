@@ -22,26 +22,26 @@ use hermod_tests::{EngineLane, Store, unique};
 const HISTORIES: u64 = 24;
 const OPERATIONS: u64 = 500;
 /// The clock never steps back further than this, so what ended before is safe to delete.
-const STEP_BACK_MAX: u64 = 2_000_000;
-const SECOND: u64 = 1_000_000;
-const DAY: u64 = 86_400 * SECOND;
+pub(super) const STEP_BACK_MAX: u64 = 2_000_000;
+pub(super) const SECOND: u64 = 1_000_000;
+pub(super) const DAY: u64 = 86_400 * SECOND;
 /// How long an idempotency key keeps an answer.
-const KEPT: u64 = 3 * DAY;
+pub(super) const KEPT: u64 = 3 * DAY;
 
 /// Some of them, in any order, seldom none.
-fn some_of<T: Clone>(draws: &mut Draws, items: &[T]) -> Vec<T> {
+pub(super) fn some_of<T: Clone>(draws: &mut Draws, items: &[T]) -> Vec<T> {
     let mut left = items.to_vec();
     let count = if draws.chance(2) { 0 } else { 1 + draws.below(u64::try_from(items.len()).unwrap()) };
     (0..count).map(|_| left.swap_remove(usize::try_from(draws.below(u64::try_from(left.len()).unwrap())).unwrap())).collect()
 }
 
 /// An idempotency key, seldom.
-fn key(draws: &mut Draws) -> Option<String> {
+pub(super) fn key(draws: &mut Draws) -> Option<String> {
     draws.chance(15).then(|| format!("k{}", draws.below(6)))
 }
 
 /// This call; or, at times, one of the last with a key once more.
-fn maybe_again<T: Clone>(draws: &mut Draws, call: T, keyed: &mut Vec<T>, has_key: bool) -> T {
+pub(super) fn maybe_again<T: Clone>(draws: &mut Draws, call: T, keyed: &mut Vec<T>, has_key: bool) -> T {
     if let Some(last) = u64::try_from(keyed.len()).unwrap().checked_sub(1).filter(|_| draws.chance(8)) {
         return keyed[usize::try_from(last - draws.below(last.min(2) + 1)).unwrap()].clone();
     }
@@ -52,21 +52,21 @@ fn maybe_again<T: Clone>(draws: &mut Draws, call: T, keyed: &mut Vec<T>, has_key
 }
 
 /// The time of a history, and the times at which something ends.
-struct Clock {
-    now: u64,
-    latest: u64,
+pub(super) struct Clock {
+    pub(super) now: u64,
+    pub(super) latest: u64,
     ends: Vec<u64>,
 }
 
 impl Clock {
-    fn note(&mut self, end: u64) {
+    pub(super) fn note(&mut self, end: u64) {
         self.ends.push(end);
         let old = self.ends.len().saturating_sub(6);
         self.ends.drain(..old);
     }
 
     /// Moves to a place worth looking at.
-    fn jump(&mut self, draws: &mut Draws) {
+    pub(super) fn jump(&mut self, draws: &mut Draws) {
         let ahead: Vec<u64> = self.ends.iter().copied().filter(|end| *end > self.now).collect();
         let end = if ahead.is_empty() { self.now + 1 } else { draws.one_of(&ahead) };
         let moved = match draws.below(24) {
@@ -86,15 +86,15 @@ impl Clock {
 }
 
 /// One history: the engines, their clock, and what was drawn.
-struct History {
-    lanes: [EngineLane; 3],
-    draws: Draws,
-    clock: Clock,
+pub(super) struct History {
+    pub(super) lanes: [EngineLane; 3],
+    pub(super) draws: Draws,
+    pub(super) clock: Clock,
     dumps: Dumps,
 }
 
 impl History {
-    async fn open(seed: u64) -> Result<History> {
+    pub(super) async fn open(seed: u64) -> Result<History> {
         // One space for all, so that even the keys are the same.
         let space = SpaceId::new(unique("leases"))?;
         let open = |store| EngineLane::open_in(store, space.clone());
@@ -104,7 +104,7 @@ impl History {
     }
 
     /// What every store answers to one operation.
-    async fn ask<O: Operation>(
+    pub(super) async fn ask<O: Operation>(
         &self,
         once: Option<(&str, &str)>,
         make: impl Fn(&EngineLane) -> Result<O>,
@@ -120,22 +120,22 @@ impl History {
     }
 
     /// The dumps are equal; what they hold.
-    async fn compare_state(&mut self) -> Result<BTreeMap<String, String>> {
+    pub(super) async fn compare_state(&mut self) -> Result<BTreeMap<String, String>> {
         let before = Micros::saturating(self.clock.latest.saturating_sub(STEP_BACK_MAX));
         self.dumps.compare(&self.lanes, &mut self.draws, before).await
     }
 }
 
-fn rule(number: usize, algorithm: Algorithm, limit: u64, per: Per) -> Rule {
+pub(super) fn rule(number: usize, algorithm: Algorithm, limit: u64, per: Per) -> Rule {
     let (id, name) = (RuleId::new(format!("r{number}")).unwrap(), Name::new(format!("n{number}")).unwrap());
     Rule { name, algorithm, ..Rule::new(id, Pattern::action("act").unwrap(), limit, per) }
 }
 
-fn span(us: u64) -> Per {
+pub(super) fn span(us: u64) -> Per {
     Per::span(Micros::saturating(us)).unwrap()
 }
 
-fn limited(rules: &[Rule]) -> Result<Rules> {
+pub(super) fn limited(rules: &[Rule]) -> Result<Rules> {
     rules.iter().map(|rule| Ok(Limited::new(rule)?.into())).collect()
 }
 

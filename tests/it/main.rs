@@ -13,6 +13,7 @@ mod outage;
 mod property;
 mod queue;
 mod readme;
+mod reservations;
 mod servers;
 mod tables;
 mod todo;

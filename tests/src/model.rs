@@ -7,6 +7,7 @@
 pub mod lease;
 pub mod queue;
 mod record;
+pub mod reservation;
 pub mod reset;
 
 use std::collections::{BTreeMap, HashMap};

@@ -16,7 +16,7 @@
 //!   `replayed [left N]` or `conflict`.
 
 use anyhow::{Context, Result, bail, ensure};
-use hermod_core::limit::{Act, Algorithm, Mode, Pattern, Rule, Scope};
+use hermod_core::limit::{Act, Algorithm, Mode, OnExpiry, Pattern, Rule, Scope};
 use hermod_core::{Name, RuleId};
 
 use crate::lane::{Ask, Lane, Seen, parse_span};
@@ -126,6 +126,7 @@ impl Test {
             scope: Scope::Subject,
             mode,
             on_store_error: None,
+            on_expiry: OnExpiry::default(),
             durable,
             version: 0,
         })

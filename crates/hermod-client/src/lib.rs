@@ -57,7 +57,7 @@ pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};
 pub use limit::{
     AcquireRequest, Attributes, BatchCheck, BatchProblem, CheckRequest, Checked, Considered, Durability, Forgotten, LeaseRule, Leased,
-    Limit, RefundRequest, RefusedSubject, ResetRequest, Ruled,
+    Limit, RefundRequest, RefusedSubject, ReserveRequest, Reserved, ResetRequest, Ruled, SettleOutcome, Settled,
 };
 pub use page::{Page, PageRequest};
 pub use queues::{
@@ -65,6 +65,6 @@ pub use queues::{
     Schedules, Webhook,
 };
 pub use retry::Retry;
-pub use rules::{Algorithm, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
+pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
 pub use spaces::{Space, Spaces};
 pub use time::Time;

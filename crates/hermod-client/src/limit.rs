@@ -8,6 +8,7 @@ mod durability;
 mod give_back;
 mod lease;
 mod refused;
+mod reserve;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub use durability::Durability;
 pub use give_back::{Forgotten, RefundRequest, ResetRequest};
 pub use lease::{AcquireRequest, LeaseRule, Leased};
 pub use refused::RefusedSubject;
+pub use reserve::{ReserveRequest, Reserved, SettleOutcome, Settled};
 
 /// The verbs of `/v1/limit`.
 ///
@@ -87,6 +89,22 @@ impl<'a> Limit<'a> {
     /// Gives a lease back. After a lost answer and a second try it says that none was held.
     pub async fn release(&self, subject: &str, lease: &str) -> Result<Leased, ClientError> {
         self.client.charge(&["v1", "limit", "release"], self.key(), true, &lease::Held { subject, lease, ttl: None }).await
+    }
+
+    /// Charges an estimate as a check does; if it is admitted, it can be settled to what was really used.
+    pub async fn reserve(&self, request: &ReserveRequest) -> Result<Reserved, ClientError> {
+        self.client.charge(&["v1", "limit", "reserve"], self.key(), false, request).await
+    }
+
+    /// Settles a reservation to what was really used; as it was estimated if `actual` is absent. Doing it twice is
+    /// doing it once.
+    pub async fn commit(&self, reservation: &str, actual: Option<u64>) -> Result<Settled, ClientError> {
+        self.client.charge(&["v1", "limit", "commit"], self.key(), true, &reserve::Settle { reservation, actual }).await
+    }
+
+    /// Settles a reservation to nothing: the estimate is given back.
+    pub async fn cancel(&self, reservation: &str) -> Result<Settled, ClientError> {
+        self.client.charge(&["v1", "limit", "cancel"], self.key(), true, &reserve::Settle { reservation, actual: None }).await
     }
 
     /// The subjects that this server refused most, at most `most` of them (1-100).

@@ -12,7 +12,7 @@ use crate::page::{Page, PageRequest};
 
 pub use draft::RuleDraft;
 pub use rule::Rule;
-pub use words::{Algorithm, OnStoreError, RuleMode, RuleScope};
+pub use words::{Algorithm, OnExpiry, OnStoreError, RuleMode, RuleScope};
 
 /// The verbs of `/v1/rules`.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 use crate::id::{QueueId, SpaceId};
 use crate::int::Micros;
 use crate::limit::lease::Held;
+use crate::limit::reservations::Reservations;
 use crate::limit::tally::Tally;
 use crate::once::Kept;
 use crate::partition::Place;
@@ -22,6 +23,11 @@ pub fn limit(place: &Place, subject: &str) -> String {
 /// `hm:{space/pp}:lease:<subject>`, STRING packed leases (`limit/lease.rs`).
 pub fn lease(place: &Place, subject: &str) -> String {
     tagged(place, "lease:", &[subject])
+}
+
+/// `hm:{space/pp}:reserve:<subject>`, STRING packed reservations (`limit/reservations.rs`).
+pub fn reserve(place: &Place, subject: &str) -> String {
+    tagged(place, "reserve:", &[subject])
 }
 
 /// `hm:{space/pp}:once:<key> <home>`, STRING `until fingerprint reply note`, packed. A key holds no space.
@@ -95,6 +101,8 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
         Kept::unpack(value).map(|(kept, until)| kept.to_text(until))
     } else if key.contains("}:lease:") {
         Held::read(value).map(|held| held.to_text(Micros::ZERO))
+    } else if key.contains("}:reserve:") {
+        Reservations::read(value).map(|reservations| reservations.to_text(Micros::ZERO))
     } else if key.contains(":finished:") {
         Finished::unpack(value).map(|(finished, until)| finished.to_text(until))
     } else {

@@ -4,6 +4,7 @@
 //! compiled into a [`Meter`], the few integers both engines compute with. A [`Check`] tests all
 //! matching meters and charges them only if every one admits.
 
+mod charge;
 pub mod check;
 pub mod index;
 pub mod lease;
@@ -11,8 +12,12 @@ pub mod limited;
 pub mod meter;
 pub mod pattern;
 pub mod per;
+pub mod reservation_id;
+pub mod reservations;
+pub mod reserve;
 pub mod reset;
 pub mod rule;
+pub mod settle;
 pub mod tally;
 pub mod when;
 
@@ -23,6 +28,10 @@ pub use limited::{Limited, Rules};
 pub use meter::{Act, Meter, Retry, Ruled};
 pub use pattern::Pattern;
 pub use per::Per;
+pub use reservation_id::ReservationId;
+pub use reservations::Fate;
+pub use reserve::{Reserve, Reserved};
 pub use reset::{Reset, ResetAnswer};
-pub use rule::{Algorithm, Mode, OnStoreError, Rule, Scope};
+pub use rule::{Algorithm, Mode, OnExpiry, OnStoreError, Rule, Scope};
+pub use settle::{Owed, Settle, Settled};
 pub use when::When;

@@ -44,8 +44,13 @@ impl Once {
 
     /// A name that follows from the key and the request: in a replay it is the same.
     pub fn token(&self) -> String {
+        format!("{:032x}", self.number())
+    }
+
+    /// The same as a number.
+    pub fn number(&self) -> u128 {
         let bytes = [self.key.as_bytes(), &self.fingerprint.to_le_bytes()].concat();
-        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes))
+        xxhash_rust::xxh3::xxh3_128(&bytes)
     }
 
     /// The key of a part of the request, where it is done in several steps. No caller's key holds a space.

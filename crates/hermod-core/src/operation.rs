@@ -83,6 +83,8 @@ pub const SCRIPTS: &[Script] = &[
     crate::limit::Check::SCRIPT,
     crate::limit::Lease::SCRIPT,
     crate::limit::Reset::SCRIPT,
+    crate::limit::Reserve::SCRIPT,
+    crate::limit::Settle::SCRIPT,
     crate::queue::push::Push::SCRIPT,
     crate::queue::Claim::SCRIPT,
     crate::queue::Settle::SCRIPT,

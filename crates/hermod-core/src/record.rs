@@ -16,6 +16,8 @@ pub enum Family {
     Once = 2,
     /// A subject's leases.
     Lease = 3,
+    /// A subject's reservations.
+    Reserve = 4,
     /// A delivery: what is known of it, and its payload.
     Body = 5,
     /// The attempts at a delivery.
@@ -33,6 +35,7 @@ impl Family {
             1 => Some(Family::Limit),
             2 => Some(Family::Once),
             3 => Some(Family::Lease),
+            4 => Some(Family::Reserve),
             5 => Some(Family::Body),
             6 => Some(Family::Tried),
             7 => Some(Family::Numbers),
@@ -47,6 +50,7 @@ impl Family {
             Family::Limit => 1,
             Family::Once => 2,
             Family::Lease => 3,
+            Family::Reserve => 4,
             Family::Body => 5,
             Family::Tried => 6,
             Family::Numbers => 7,

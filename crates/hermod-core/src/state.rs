@@ -17,6 +17,7 @@ use crate::int::Micros;
 use crate::limit::lease::Held;
 use crate::limit::limited::Limited;
 use crate::limit::meter::Step;
+use crate::limit::reservations::Reservations;
 use crate::limit::tally::Tally;
 use crate::once::Kept;
 use crate::partition::Place;
@@ -37,6 +38,8 @@ pub struct State {
     pub limits: Limits,
     /// Leases by (space, subject).
     pub leases: Leases,
+    /// Reservations by (space, subject).
+    pub reserves: Reserves,
     /// Kept answers by (space, idempotency key, home).
     pub onces: Onces,
     /// Deliveries by (space, queue).
@@ -51,6 +54,7 @@ impl State {
         State {
             limits: Limits { table: Table::new(Family::Limit, partition), key: Vec::new() },
             leases: Leases { table: Table::new(Family::Lease, partition), key: Vec::new() },
+            reserves: Reserves { table: Table::new(Family::Reserve, partition), key: Vec::new() },
             onces: Onces { table: Table::new(Family::Once, partition), key: Vec::new() },
             queues: Queues::new(partition),
             is_full: false,
@@ -62,6 +66,7 @@ impl State {
         match record.family {
             Family::Limit => self.limits.table.load(record),
             Family::Lease => self.leases.table.load(record),
+            Family::Reserve => self.reserves.table.load(record),
             Family::Once => self.onces.table.load(record),
             Family::Body | Family::Tried | Family::Numbers | Family::Finished => self.queues.load(record),
         }
@@ -74,13 +79,15 @@ impl State {
 
     /// Whether the last operation changed something urgent.
     pub fn has_urgent(&self) -> bool {
-        self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.onces.table.has_urgent() || self.queues.has_urgent()
+        let of_limits = self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.reserves.table.has_urgent();
+        of_limits || self.onces.table.has_urgent() || self.queues.has_urgent()
     }
 
     /// Moves the bytes of urgent changes to the end of `out`.
     pub fn take_urgent(&mut self, out: &mut Vec<u8>) {
         self.limits.table.take_urgent(out);
         self.leases.table.take_urgent(out);
+        self.reserves.table.take_urgent(out);
         self.onces.table.take_urgent(out);
         self.queues.take_urgent(out);
     }
@@ -89,6 +96,7 @@ impl State {
     pub fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
         let mut written = self.limits.table.flush(max, out);
         written += self.leases.table.flush(max - written, out);
+        written += self.reserves.table.flush(max - written, out);
         written += self.onces.table.flush(max - written, out);
         written + self.queues.flush(max - written, out)
     }
@@ -96,18 +104,21 @@ impl State {
     /// Looks at the next `steps` records of each table and drops those that ended before `before`.
     pub fn sweep(&mut self, before: Micros, steps: usize, out: &mut Vec<u8>) -> usize {
         let tallies = self.limits.table.sweep(before, steps, out);
+        let held = self.leases.table.sweep(before, steps, out) + self.reserves.table.sweep(before, steps, out);
         let kept = self.onces.table.sweep(before, steps, out) + self.queues.sweep(before, steps, out);
-        tallies + self.leases.table.sweep(before, steps, out) + kept
+        tallies + held + kept
     }
 
     /// How much memory it takes, about.
     pub fn bytes(&self) -> usize {
-        self.limits.table.bytes() + self.leases.table.bytes() + self.onces.table.bytes() + self.queues.bytes()
+        let of_limits = self.limits.table.bytes() + self.leases.table.bytes() + self.reserves.table.bytes();
+        of_limits + self.onces.table.bytes() + self.queues.bytes()
     }
 
     /// How many records it holds.
     pub fn records(&self) -> usize {
-        self.limits.table.len() + self.leases.table.len() + self.onces.table.len() + self.queues.records()
+        let of_limits = self.limits.table.len() + self.leases.table.len() + self.reserves.table.len();
+        of_limits + self.onces.table.len() + self.queues.records()
     }
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
@@ -115,6 +126,7 @@ impl State {
         // On Redis the records of a subject are fields of one hash: its key, then the field.
         self.limits.table.dump(out, |tag, rule, subject| format!("hm:{{{tag}}}:limit:{subject} {rule}"));
         self.leases.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:lease:{subject}"));
+        self.reserves.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:reserve:{subject}"));
         self.onces.table.dump(out, |tag, key, home| format!("hm:{{{tag}}}:once:{key} {home}"));
         self.queues.dump(out);
     }
@@ -186,6 +198,27 @@ impl Leases {
     pub fn put(&mut self, place: &Place, subject: &str, held: Held, until: Micros, urgent: bool) {
         join(&mut self.key, [place.space.as_str(), subject]);
         self.table.put(&self.key, held, until, urgent);
+    }
+}
+
+/// The reservations of a partition.
+#[derive(Debug)]
+pub struct Reserves {
+    table: Table<Reservations>,
+    key: Vec<u8>,
+}
+
+impl Reserves {
+    /// The reservations of a subject.
+    pub fn get(&mut self, space: &SpaceId, subject: &str, now: Micros) -> Option<&Reservations> {
+        join(&mut self.key, [space.as_str(), subject]);
+        self.table.live(&self.key, now).map(|(reservations, _)| reservations)
+    }
+
+    /// Stores reservations, all of which mean nothing from `until` on.
+    pub fn put(&mut self, place: &Place, subject: &str, reservations: Reservations, until: Micros, urgent: bool) {
+        join(&mut self.key, [place.space.as_str(), subject]);
+        self.table.put(&self.key, reservations, until, urgent);
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::code::{Code, Problem};
 use crate::telemetry::Metrics;
 
-pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, Said};
+pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 pub(crate) use queue::WAIT_MAX;
 use queue::Watches;

@@ -65,6 +65,8 @@ codes! {
     DuplicateRule = "duplicate_rule", 409, false, "Another rule covers the same name, action, subject and condition";
     /// Deleting it would lock everybody out.
     LastKey = "last_key", 409, false, "The last key of its kind cannot be deleted";
+    /// A subject has as many open reservations as it can have.
+    TooManyReservations = "too_many_reservations", 409, false, "The subject has too many open reservations";
     /// More bytes than are accepted.
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
     /// More rules apply to one call than can be tested in one step.

@@ -36,6 +36,8 @@ pub struct Config {
     pub request_timeout: String,
     /// Which private networks webhooks may reach: `none`, `all`, or `10.0.0.0/8, fd00::/8`.
     pub webhook_networks: String,
+    /// Whether checks and the gate also answer with the older `X-RateLimit-*` headers.
+    pub legacy_headers: bool,
     /// The certificate chain, PEM. With `tls_key` it turns TLS on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_cert: Option<PathBuf>,
@@ -65,6 +67,7 @@ impl Default for Config {
             body_max: "1MiB".to_owned(),
             request_timeout: "10s".to_owned(),
             webhook_networks: "none".to_owned(),
+            legacy_headers: false,
             tls_cert: None,
             tls_key: None,
             log: "info".to_owned(),

@@ -34,6 +34,7 @@ pub(crate) use limit::{CheckBody, CheckDocument};
 
 use crate::app::App;
 use crate::code::{Code, Problem};
+use crate::config::{Config, Settings};
 
 /// What every handler can reach.
 #[derive(Debug)]
@@ -42,11 +43,15 @@ pub(crate) struct Shell {
     pub(crate) body_max: usize,
     pub(crate) request_timeout: Duration,
     pub(crate) gate: gate::Gate,
+    /// Whether `X-RateLimit-*` is sent, too.
+    pub(crate) legacy_headers: bool,
 }
 
 impl Shell {
-    pub(crate) fn new(app: App, body_max: usize, request_timeout: Duration, in_flight_max: usize) -> Arc<Shell> {
-        Arc::new(Shell { app, body_max, request_timeout, gate: gate::Gate::new(in_flight_max) })
+    pub(crate) fn new(app: App, settings: &Settings, config: &Config) -> Arc<Shell> {
+        let Settings { body_max, request_timeout, .. } = *settings;
+        let (gate, legacy_headers) = (gate::Gate::new(config.in_flight_max), config.legacy_headers);
+        Arc::new(Shell { app, body_max, request_timeout, gate, legacy_headers })
     }
 }
 
@@ -62,6 +67,9 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/limit/acquire", post(limit::acquire))
         .route("/v1/limit/renew", post(limit::renew))
         .route("/v1/limit/release", post(limit::release))
+        .route("/v1/limit/reserve", post(limit::reserve))
+        .route("/v1/limit/commit", post(limit::commit))
+        .route("/v1/limit/cancel", post(limit::cancel))
         .route("/v1/limit/refused", get(limit::refused))
         .route("/v1/limit/gate/{action}/{subject}", get(limit::gate))
         .route("/v1/rules", get(rules::list).post(rules::create))

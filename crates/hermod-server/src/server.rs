@@ -109,7 +109,7 @@ impl Server {
         let admin_key = if mode.open { None } else { first_key(&catalog).await? };
         let metrics = Arc::new(Metrics::new());
         let app = App::new(engine, catalog, clock, Arc::clone(&metrics), mode.open);
-        let shell = Shell::new(app.clone(), settings.body_max, settings.request_timeout, config.in_flight_max);
+        let shell = Shell::new(app.clone(), &settings, &config);
         let (stop, stopped) = watch::channel(false);
         let is_tls = tls.is_some();
         let accepting = tokio::spawn(accept::run(listener, tls, http::router(&shell), stopped, DRAIN_MAX));

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use hermod_client::{AcquireRequest, Attributes, CheckRequest, Page, RefundRequest, RefusedSubject, ResetRequest};
+use hermod_client::{
+    AcquireRequest, Attributes, CheckRequest, Page, RefundRequest, RefusedSubject, ReserveRequest, ResetRequest, SettleOutcome,
+};
 use serde_json::Value;
 
 use crate::noun::{NounArgs, WriteArgs};
@@ -16,13 +18,15 @@ use batch::BatchArgs;
 use tell::Lease;
 
 pub(crate) const HELP: &str = "\
-Exit codes: 0 allowed, 1 refused, 2 error.
+Exit codes: 0 allowed, 1 refused, 2 error. A reservation that had expired counts as refused.
 
 Examples:
   hermod limit check bot-7 tasks/create
   hermod limit check bot-7 llm/tokens --cost 1500 --attribute plan=free --explain
   hermod limit check bot-7 mail/send && ./send-mail
   hermod limit acquire bot-7 browser/open --lease tab-1 --ttl 30s
+  hermod limit reserve bot-7 llm/tokens --cost 1500 --ttl 2m
+  hermod limit commit rs_... --actual 1210
   hermod limit batch -f checks.ndjson --json";
 
 #[derive(Debug, Subcommand)]
@@ -73,6 +77,26 @@ pub(crate) enum Verb {
     },
     /// Give a lease back.
     Release(HeldArgs),
+    /// Charge an estimate as a check does, to be settled later.
+    Reserve {
+        #[command(flatten)]
+        ask: AskArgs,
+        #[command(flatten)]
+        cost: CostArgs,
+        /// How long it may be settled, 24h at most; 5m if absent.
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        ttl: Option<Duration>,
+    },
+    /// Settle a reservation to what was really used.
+    Commit {
+        #[command(flatten)]
+        reserved: ReservedArgs,
+        /// How much it took; as much as was estimated if absent.
+        #[arg(long, value_name = "N")]
+        actual: Option<u64>,
+    },
+    /// Settle a reservation to nothing: the estimate is given back.
+    Cancel(ReservedArgs),
     /// Show who was refused most since the server was started.
     Refused {
         /// At most this many, 1-100.
@@ -122,6 +146,15 @@ pub(crate) struct HeldArgs {
     write: WriteArgs,
 }
 
+/// A reservation that was made.
+#[derive(Debug, Args)]
+pub(crate) struct ReservedArgs {
+    /// Its id.
+    reservation: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
 /// `plan=free`, `age=42`, `tags=["a"]`.
 fn attribute(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("must be name=value")?;
@@ -167,6 +200,23 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
             let leased = limit(&held.write).release(&held.subject, &held.lease).await?;
             out.answer(&leased, |leased| tell::leased(leased, Lease::Released, SystemTime::now()))?;
             leased.allowed
+        }
+        Verb::Reserve { ask, cost: CostArgs { cost }, ttl } => {
+            let mut request = ReserveRequest::new(&ask.subject, &ask.action, *cost).attributes(ask.attributes());
+            request.ttl = *ttl;
+            let reserved = limit(&ask.write).reserve(&request).await?;
+            out.answer(&reserved, |reserved| tell::reserved(reserved, *cost, SystemTime::now()))?;
+            reserved.checked.allowed
+        }
+        Verb::Commit { reserved, actual } => {
+            let settled = limit(&reserved.write).commit(&reserved.reservation, *actual).await?;
+            out.answer(&settled, tell::settled)?;
+            settled.outcome != SettleOutcome::Expired
+        }
+        Verb::Cancel(reserved) => {
+            let settled = limit(&reserved.write).cancel(&reserved.reservation).await?;
+            out.answer(&settled, tell::settled)?;
+            settled.outcome != SettleOutcome::Expired
         }
         Verb::Refused { limit } => {
             out.page(&Page::whole(client.limit().refused(*limit).await?), refused)?;

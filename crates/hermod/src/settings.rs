@@ -45,6 +45,9 @@ pub(crate) struct Settings {
     /// Which private networks webhooks may reach: none, all, or 10.0.0.0/8, fd00::/8.
     #[arg(long, alias = "webhook_networks", value_name = "NETWORKS")]
     webhook_networks: Option<String>,
+    /// Whether answers also carry the older X-RateLimit headers: true or false.
+    #[arg(long, alias = "legacy_headers", value_name = "SWITCH")]
+    legacy_headers: Option<String>,
     /// Certificate chain (PEM); with --tls-key the server speaks https.
     #[arg(long, alias = "tls_cert", value_name = "FILE")]
     tls_cert: Option<String>,

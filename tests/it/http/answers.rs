@@ -149,7 +149,7 @@ async fn definitions_are_read_back_as_they_were_written() -> Result<()> {
     let site = Site::start().await?;
     let body = json!({"id": "r-1.x_Y", "name": "daily", "action": "mail/send Ünïcode", "subject": "bot \"7\"", "limit": 3, "per": "90s",
         "algorithm": "leaky_bucket", "burst": 6, "queue": 2, "when": "cost < 9", "scope": "subject", "mode": "shadow", "durable": true,
-        "on_store_error": "local"});
+        "on_store_error": "local", "on_expiry": "refund"});
     let mut expected = body.clone();
     expected["version"] = json!(1);
     expected["per"] = json!("1m 30s");

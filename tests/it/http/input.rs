@@ -181,6 +181,8 @@ fn definitions() -> Vec<Row> {
         rule(r#""scope":"global","subject":"bot""#).gives(400, "invalid_field", "scope"),
         rule(r#""mode":"off""#).gives(400, "invalid_field", "mode"),
         rule(r#""on_store_error":"maybe""#).gives(400, "invalid_field", "on_store_error"),
+        rule(r#""on_expiry":"maybe""#).gives(400, "invalid_field", "on_expiry"),
+        rule(r#""on_expiry":"refund","algorithm":"concurrency""#).gives(400, "invalid_field", "on_expiry"),
         rule(r#""approximate":1"#).gives(400, "invalid_field", "approximate"),
         rule(r#""when":"""#).gives(400, "invalid_field", "when"),
         rule(r#""when":"cost >""#).gives(400, "invalid_field", "when"),
@@ -287,6 +289,7 @@ async fn a_rule_that_cannot_be_is_told_what_would_help() -> Result<()> {
         (json!({"scope": "all"}), "scope", "subject global"),
         (json!({"mode": "off"}), "mode", "enforce shadow block"),
         (json!({"on_store_error": "maybe"}), "on_store_error", "open closed local"),
+        (json!({"on_expiry": "maybe"}), "on_expiry", "keep refund"),
     ] {
         let problem = site.admin.post("/v1/rules", &fields(body.clone())).await?.problem(400, "invalid_field", Some(field))?;
         ensure!(problem["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{body}: {told} is not in {}", problem["detail"]);

@@ -8,6 +8,7 @@ mod gate;
 mod lease;
 mod lease_global;
 mod refused;
+mod reserve;
 mod shared;
 mod units;
 mod when;

@@ -39,6 +39,13 @@ impl Used {
     }
 }
 
+impl Record {
+    /// When it was last charged.
+    pub(super) fn at(&self) -> u128 {
+        self.used.at()
+    }
+}
+
 /// A rule in wide numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
@@ -85,8 +92,22 @@ impl Numbers {
         6 * self.per + 2 * drain + 8 * 31 * 86_400_000_000 * u128::from(matches!(self.rule.per, Per::Calendar(_))) + 4_000_000
     }
 
+    /// How many of `tokens` would take no longer than from `now` to `end` to drain; none of another kind drain.
+    pub(super) fn draining(&self, tokens: u128, now: u128, end: u128) -> u128 {
+        if !self.is_bucket() {
+            return tokens;
+        }
+        let (period, ticks) = (self.per / self.tick, end / self.tick - now / self.tick);
+        let (mut least, mut most) = (0, tokens);
+        while least < most {
+            let middle = most - (most - least) / 2;
+            if (middle * period).div_ceil(self.limit) <= ticks { least = middle } else { most = middle - 1 }
+        }
+        least
+    }
+
     /// The turn of the window that `now` is in, and that of the next two.
-    fn turns(&self, now: u128) -> (u128, u128, u128) {
+    pub(super) fn turns(&self, now: u128) -> (u128, u128, u128) {
         match &self.rule.per {
             Per::Span(_) => {
                 let start = now / self.per * self.per;

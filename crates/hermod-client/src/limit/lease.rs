@@ -109,7 +109,7 @@ pub struct LeaseRule {
 }
 
 /// A span as the API writes it: `1m 30s`.
-fn span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match span {
         Some(span) => serializer.collect_str(&humantime::format_duration(*span)),
         None => serializer.serialize_none(),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::words::{Algorithm, OnStoreError, RuleMode, RuleScope};
+use super::words::{Algorithm, OnExpiry, OnStoreError, RuleMode, RuleScope};
 
 /// A rule to be saved. What is absent is the server's to choose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +51,9 @@ pub struct RuleDraft {
     /// absent, `open` for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_store_error: Option<OnStoreError>,
+    /// What becomes of an estimate that was reserved and never settled; it stays charged if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_expiry: Option<OnExpiry>,
 }
 
 impl RuleDraft {
@@ -72,6 +75,7 @@ impl RuleDraft {
             mode: None,
             durable: false,
             on_store_error: None,
+            on_expiry: None,
         }
     }
 
@@ -156,6 +160,13 @@ impl RuleDraft {
     #[must_use]
     pub fn on_store_error(mut self, on_store_error: OnStoreError) -> RuleDraft {
         self.on_store_error = Some(on_store_error);
+        self
+    }
+
+    /// With this for an estimate that was reserved and never settled.
+    #[must_use]
+    pub fn on_expiry(mut self, on_expiry: OnExpiry) -> RuleDraft {
+        self.on_expiry = Some(on_expiry);
         self
     }
 }

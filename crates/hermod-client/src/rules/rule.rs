@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::words::{Algorithm, OnStoreError, RuleMode, RuleScope};
+use super::words::{Algorithm, OnExpiry, OnStoreError, RuleMode, RuleScope};
 
 /// A limit on an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,9 @@ pub struct Rule {
     /// What the server answers while its store cannot be reached.
     #[serde(default)]
     pub on_store_error: OnStoreError,
+    /// What becomes of an estimate that was reserved and never settled.
+    #[serde(default)]
+    pub on_expiry: OnExpiry,
     /// Grows with every change.
     #[serde(default)]
     pub version: u64,

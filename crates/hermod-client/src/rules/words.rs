@@ -58,6 +58,17 @@ words! {
     }
 }
 
+words! {
+    /// What becomes of an estimate that was reserved and never settled.
+    OnExpiry {
+        /// It stays charged.
+        #[default]
+        Keep = "keep",
+        /// It is given back.
+        Refund = "refund",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

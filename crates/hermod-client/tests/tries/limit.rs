@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use hermod_client::{
-    AcquireRequest, Algorithm, BatchCheck, CheckRequest, OnStoreError, RefundRequest, ResetRequest, RuleDraft, RuleMode, RuleScope,
+    AcquireRequest, Algorithm, BatchCheck, CheckRequest, OnExpiry, OnStoreError, RefundRequest, ReserveRequest, ResetRequest, RuleDraft,
+    RuleMode, RuleScope, SettleOutcome,
 };
 
 use crate::canned::{Canned, Server};
@@ -92,16 +93,48 @@ async fn a_batch_is_repeated_only_if_every_check_of_it_may_be() {
 }
 
 #[tokio::test]
+async fn a_settlement_is_tried_again_and_an_estimate_is_not() {
+    let reserved = r#"{"allowed":true,"never":false,"rules":[],"bound_by":null,"retry_at":null,"delay_ms":0,"durability":"deferred","degraded":false,
+        "replayed":false,"reservation":"rs_7_x","expires_at":"2026-02-03T04:05:06.789Z"}"#;
+    let settled =
+        r#"{"outcome":"already","reservation":"rs_7_x","estimate":5,"charged":3,"on_expiry":null,"durability":null,"replayed":false}"#;
+    let expired =
+        r#"{"outcome":"expired","reservation":"rs_7_x","estimate":5,"charged":0,"on_expiry":"refund","durability":null,"replayed":false}"#;
+    let mut server = Server::start(vec![
+        Canned::HangUp,
+        Canned::Answer(200, "", reserved),
+        Canned::HangUp,
+        Canned::Answer(200, "", settled),
+        Canned::Answer(200, "", expired),
+    ])
+    .await;
+    let client = client(&server);
+    let request = ReserveRequest::new("s", "a", 5).ttl(Duration::from_secs(120));
+    assert!(client.limit().reserve(&request).await.is_err(), "it may have been charged");
+    let answer = client.limit().reserve(&request).await.unwrap();
+    assert_eq!((answer.checked.allowed, answer.reservation.as_deref()), (true, Some("rs_7_x")));
+    let settled = client.limit().commit("rs_7_x", Some(3)).await.unwrap();
+    assert_eq!((settled.outcome, settled.charged), (SettleOutcome::Already, 3));
+    let expired = client.limit().cancel("rs_7_x").await.unwrap();
+    assert_eq!((expired.outcome, expired.on_expiry), (SettleOutcome::Expired, Some(OnExpiry::Refund)));
+    let bodies: Vec<_> = server.asked().into_iter().map(|asked| asked.body).collect();
+    assert_eq!(bodies[1], r#"{"subject":"s","action":"a","cost":5,"ttl":"2m"}"#);
+    assert_eq!(bodies[3..], [r#"{"reservation":"rs_7_x","actual":3}"#, r#"{"reservation":"rs_7_x"}"#]);
+}
+
+#[tokio::test]
 async fn a_rule_has_all_its_fields() {
     let full = r#"{"id":"r1","name":"n","action":"a","subject":"vip:*","when":"cost > 2","limit":3,"per":"day@Europe/Berlin","algorithm":"leaky_bucket",
-        "burst":3,"queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local","version":7}"#;
+        "burst":3,"queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local","on_expiry":"refund","version":7}"#;
     let mut server = Server::start(vec![Canned::Answer(201, "", full), Canned::Answer(201, "", RULE)]).await;
     let client = client(&server);
     let draft = RuleDraft::new("a", 3, "day@Europe/Berlin").subject("vip:*").when("cost > 2").algorithm(Algorithm::LeakyBucket).queue(4);
-    let draft = draft.scope(RuleScope::Global).mode(RuleMode::Shadow).durable(true).on_store_error(OnStoreError::Local);
+    let draft =
+        draft.scope(RuleScope::Global).mode(RuleMode::Shadow).durable(true).on_store_error(OnStoreError::Local).on_expiry(OnExpiry::Refund);
     let rule = client.rules().create(&draft).await.unwrap();
     assert_eq!((rule.when.as_deref(), rule.queue, rule.algorithm), (Some("cost > 2"), Some(4), Algorithm::LeakyBucket));
     assert_eq!((rule.scope, rule.mode, rule.on_store_error), (RuleScope::Global, RuleMode::Shadow, OnStoreError::Local));
+    assert_eq!(rule.on_expiry, OnExpiry::Refund);
     // An older server's rule lacks most of them.
     let rule = client.rules().create(&RuleDraft::new("a", 3, "30s").approximate(true)).await.unwrap();
     assert_eq!((rule.scope, rule.mode, rule.approximate), (RuleScope::Subject, RuleMode::Enforce, false));
@@ -109,7 +142,7 @@ async fn a_rule_has_all_its_fields() {
     assert_eq!(
         bodies,
         [
-            r#"{"action":"a","subject":"vip:*","when":"cost > 2","limit":3,"per":"day@Europe/Berlin","algorithm":"leaky_bucket","queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local"}"#,
+            r#"{"action":"a","subject":"vip:*","when":"cost > 2","limit":3,"per":"day@Europe/Berlin","algorithm":"leaky_bucket","queue":4,"scope":"global","mode":"shadow","durable":true,"on_store_error":"local","on_expiry":"refund"}"#,
             r#"{"action":"a","limit":3,"per":"30s","approximate":true,"durable":false}"#,
         ]
     );

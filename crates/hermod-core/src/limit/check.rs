@@ -5,15 +5,16 @@ use smallvec::{SmallVec, smallvec};
 use crate::id::Subject;
 use crate::int::{INT_MAX, Micros};
 use crate::key;
+use crate::limit::charge::Charge;
 use crate::limit::index::no_rules;
 use crate::limit::limited::{Limited, Rules};
-use crate::limit::meter::{Act, Meter, Retry, Ruled, Step};
+use crate::limit::meter::{Act, Retry, Ruled};
 use crate::limit::rule::Mode;
 use crate::limit::tally::Head;
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
 use crate::partition::Place;
 use crate::record;
-use crate::state::{Found, Full, State};
+use crate::state::{Full, State};
 
 /// May `subject` take `cost` now? If every rule admits it, it is taken.
 #[derive(Clone, Debug)]
@@ -52,9 +53,8 @@ impl Check {
         &self.rules
     }
 
-    /// A ban counts nothing, so it must not be written over what was counted before.
-    fn writes(&self, rule: &Limited, step: &Step) -> bool {
-        !step.is_refused && self.act != Act::Peek && rule.meter != Meter::Block
+    fn charge(&self) -> Charge<'_> {
+        Charge { place: &self.place, subject: self.counted(), act: self.act, cost: self.cost, rules: &self.rules }
     }
 
     /// Under one rule, as most are: nothing is collected.
@@ -65,7 +65,7 @@ impl Check {
         let step = rule.meter.step(self.act, self.cost, stored, now);
         let is_refused = step.is_refused && rule.mode != Mode::Shadow;
         let heads = smallvec![step.head()];
-        if self.writes(rule, &step) {
+        if self.charge().writes(rule, &step) {
             if is_fresh && state.is_full && matches!(self.act, Act::Check | Act::Force) {
                 return Err(Full);
             }
@@ -78,7 +78,7 @@ impl Check {
 impl Operation for Check {
     type Answer = Checked;
 
-    const SCRIPT: Script = script!("limit/check", "limit/meter");
+    const SCRIPT: Script = script!("limit/check", "limit/meter", "limit/charge");
 
     fn place(&self) -> &Place {
         &self.place
@@ -92,33 +92,14 @@ impl Operation for Check {
         if let [rule] = &*self.rules {
             return self.apply_one(rule, state, now);
         }
-        let limits = &mut state.limits;
-        let mut steps: Vec<(Found, Step)> = Vec::with_capacity(self.rules.len());
-        let (mut is_refused, mut is_fresh) = (false, false);
-        for rule in self.rules.iter() {
-            let found = limits.find(&self.place.space, &rule.id, self.counted());
-            let stored = limits.get(found, now);
-            is_fresh |= stored.is_none();
-            let step = rule.meter.step(self.act, self.cost, stored, now);
-            is_refused |= step.is_refused && rule.mode != Mode::Shadow;
-            steps.push((found, step));
-        }
-        if is_refused && self.rules.len() > 1 {
-            // Those that admitted are shown as they are, uncharged.
-            for (rule, (found, step)) in self.rules.iter().zip(&mut steps) {
-                *step = rule.meter.step(Act::Peek, self.cost, limits.get(*found, now), now);
-            }
-        }
-        let heads = steps.iter().map(|(_, step)| step.head()).collect();
+        let charge = self.charge();
+        let tested = charge.test(&mut state.limits, now);
+        let (is_refused, heads) = (tested.is_refused, tested.heads());
         if !is_refused {
-            if is_fresh && state.is_full && matches!(self.act, Act::Check | Act::Force) {
+            if tested.is_fresh && state.is_full && matches!(self.act, Act::Check | Act::Force) {
                 return Err(Full);
             }
-            for (rule, (found, step)) in self.rules.iter().zip(steps) {
-                if self.writes(rule, &step) {
-                    limits.put(found, &self.place, rule, self.counted(), step);
-                }
-            }
+            charge.write(tested, &mut state.limits);
         }
         Ok(Checked { now, cost: self.cost, is_refused, heads, told: None })
     }
@@ -235,6 +216,11 @@ impl Explained {
     pub fn admitting(&self) -> Rules {
         let admitted = self.rules.iter().zip(&self.heads).filter(|(_, head)| !head.is_refused);
         admitted.map(|(rule, _)| rule.clone()).collect()
+    }
+
+    /// The rules that were charged, if any was, and their records since.
+    pub(super) fn charged(&self) -> impl Iterator<Item = (&Limited, &Head)> {
+        self.rules.iter().zip(&self.heads).filter(|(_, head)| !head.is_refused).map(|(rule, head)| (&**rule, head))
     }
 
     /// Whether the cost was taken.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::id::{Invalid, Name, RuleId};
 use crate::int::Micros;
 use crate::limit::meter::Meter;
-use crate::limit::rule::{Mode, OnStoreError, Rule, Scope};
+use crate::limit::rule::{Mode, OnExpiry, OnStoreError, Rule, Scope};
 use crate::record;
 
 /// The rules of a call, in the order of its answer.
@@ -28,6 +28,8 @@ pub struct Limited {
     pub durable: bool,
     /// What to answer while the store cannot be reached.
     pub on_store_error: OnStoreError,
+    /// What becomes of an estimate that was reserved and never settled.
+    pub on_expiry: OnExpiry,
     /// The usual length of its period.
     pub window: Micros,
 }
@@ -45,15 +47,16 @@ impl Limited {
             scope: rule.scope,
             durable: rule.durable,
             on_store_error: rule.on_store_error(),
+            on_expiry: rule.on_expiry,
             window: rule.per.usual(),
         })
     }
 
     /// A rule with this meter that enforces, of the default policy.
     pub fn enforced(id: RuleId, meter: Meter) -> Limited {
-        let (mode, scope, on_store_error) = (Mode::default(), Scope::default(), OnStoreError::default());
+        let (mode, scope, on_store_error, on_expiry) = (Mode::default(), Scope::default(), OnStoreError::default(), OnExpiry::default());
         let window = Micros::saturating(1_000_000);
-        Limited { id, name: Name::default_name(), meter, mode, scope, durable: false, on_store_error, window }
+        Limited { id, name: Name::default_name(), meter, mode, scope, durable: false, on_store_error, on_expiry, window }
     }
 
     /// Whether it counts leases and not charges.
@@ -105,8 +108,7 @@ impl Limited {
                 (_, 0) => Mode::Enforce,
                 _ => Mode::Shadow,
             };
-            let (scope, on_store_error) = (Scope::default(), OnStoreError::default());
-            rules.push(Arc::new(Limited { id, name, meter, mode, scope, durable: false, on_store_error, window }));
+            rules.push(Arc::new(Limited { name, mode, window, ..Limited::enforced(id, meter) }));
         }
         Some(rules.into())
     }

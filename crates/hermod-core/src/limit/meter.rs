@@ -180,13 +180,21 @@ impl Meter {
         }
     }
 
-    /// A meter of then, as far as an answer needs it.
+    /// As it is at `now`: a window of the calendar that was given may be about another time.
+    pub fn at(&self, now: Micros) -> Option<Meter> {
+        match self {
+            Meter::Window(window) => window.at(now).map(Meter::Window),
+            other => Some(other.clone()),
+        }
+    }
+
+    /// A meter of then.
     pub(super) fn told(kind: u8, ints: [u64; 5]) -> Option<Meter> {
         let [limit, second, third, fourth, fifth] = ints;
         Some(match kind {
             1 => Meter::Bucket(Bucket::told(ints)?),
             2 => Meter::Window(Window::every(limit, Micros::new(second)?).ok()?),
-            3 => Meter::Window(Window::every(limit, Micros::new(third.checked_sub(second)?)?).ok()?),
+            3 => Meter::Window(Window::told(limit, [second, third, fourth])?),
             4 => Meter::Sliding(Sliding::told(limit, second, third)),
             5 if second > 0 && third > 0 => Meter::Estimate(Estimate::told(limit, second, third)),
             6 if fourth == 0 && fifth == 0 => Meter::Block,

@@ -55,6 +55,10 @@ pub struct Rule {
     /// `open` for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_store_error: Option<OnStoreError>,
+    /// What becomes of an estimate that was reserved and never settled. Left out where it is the default,
+    /// so that an older server can still read the rule.
+    #[serde(default, skip_serializing_if = "OnExpiry::is_default")]
+    pub on_expiry: OnExpiry,
     /// Grows with every change.
     #[serde(default)]
     pub version: u64,
@@ -142,6 +146,23 @@ word_enum! {
     }
 }
 
+word_enum! {
+    /// What becomes of an estimate that was reserved and never settled.
+    OnExpiry, "on_expiry", {
+        /// It stays charged.
+        #[default]
+        Keep = "keep",
+        /// It is given back.
+        Refund = "refund",
+    }
+}
+
+impl OnExpiry {
+    fn is_default(&self) -> bool {
+        *self == OnExpiry::default()
+    }
+}
+
 impl std::str::FromStr for Algorithm {
     type Err = Invalid;
 
@@ -181,6 +202,7 @@ impl Rule {
             mode: Mode::default(),
             durable: false,
             on_store_error: None,
+            on_expiry: OnExpiry::default(),
             version: 0,
         }
     }
@@ -242,6 +264,9 @@ impl Rule {
         }
         if self.approximate && self.algorithm != Algorithm::SlidingWindow {
             return Err(Invalid::new("approximate", "is for sliding_window only"));
+        }
+        if self.algorithm == Algorithm::Concurrency && self.on_expiry == OnExpiry::Refund {
+            return Err(Invalid::new("on_expiry", "must not be refund where the algorithm is concurrency: a lease ends by itself"));
         }
         if self.algorithm == Algorithm::Concurrency && self.mode == Mode::Shadow {
             return Err(Invalid::new("mode", "must not be shadow where the algorithm is concurrency"));

@@ -1,31 +1,34 @@
-//! limit: check, peek, force, refund, reset; leases stand in `lease.rs`.
+//! limit: check, peek, force, refund, reset; leases stand in `lease.rs`, reservations in `reserve.rs`.
 //!
 //! Rules of one subject are one operation. Rules that all subjects share live in another partition:
 //! they are charged first, and given back if the subject's own refuse. Where the store cannot be
 //! reached, each rule's own policy decides.
 
 mod answer;
+mod decide;
 mod lease;
 mod local;
 mod refusals;
+mod reserve;
 mod top;
 
 use std::sync::Arc;
 
 use hermod_catalog::{Matched, Scope};
-use hermod_core::limit::{
-    Act, Attributes, Check, Considered, Explained, Facts, Limited, Mode, OnStoreError, Reset, Rules, Scope as Counter, Verdict, no_rules,
-};
+use hermod_core::limit::{Act, Attributes, Considered, Facts, Limited, Mode, OnStoreError, Reset, Rules, Scope as Counter, no_rules};
 use hermod_core::{Action, INT_MAX, Invalid, Once, Outcome, Subject};
-use hermod_engine::{Clock, Durability, Engine, EngineError};
+use hermod_engine::{Clock, Engine, EngineError};
 
 use super::{App, Caller};
 use crate::code::{Code, Problem, conflict};
 
 pub use answer::{CheckAnswer, Said};
+use decide::{Fault, Ran, Split};
 pub use lease::{LeaseAnswer, LeaseAsk};
 pub(crate) use local::Local;
 pub(crate) use refusals::Refusals;
+pub use reserve::{ReserveAnswer, SettleAnswer, SettleOutcome};
+use reserve::{gives_back, too_many};
 pub(crate) use top::Top;
 
 /// May this subject do this now?
@@ -66,15 +69,6 @@ impl CheckAsk {
     }
 }
 
-/// What an engine made of one operation.
-struct Ran {
-    checked: Explained,
-    durability: Durability,
-    /// It was not only looked at.
-    is_charged: bool,
-    is_replayed: bool,
-}
-
 impl App {
     /// Takes the cost from every matching rule, or from none; or peeks, forces or refunds.
     pub async fn check(&self, caller: &Caller, ask: &CheckAsk, once: Option<&Once>) -> Result<CheckAnswer, Problem> {
@@ -90,25 +84,32 @@ impl App {
         let Matched { rules, is_degraded } = self.matched(caller, &ask.facts()).await;
         few_enough(&rules)?;
         let (own, shared) = split(rules);
+        let split = Split { own, shared };
+        if !matches!(ask.act, Act::Refund | Act::Undo) {
+            self.settle_expired(caller, &ask.subject, &split).await;
+        }
+        // What expires and is given back would not be noticed.
+        let may_be_known = may_be_known && !gives_back(&split.own) && !gives_back(&split.shared);
         let generation = self.refusals.as_ref().map(|refusals| refusals.generation(&caller.space, &ask.subject));
-        let answer = match self.decide(caller, ask, &own, &shared, once).await {
+        let answer = match self.decide(caller, ask, &split, once, None).await {
             Ok(mut answer) => {
                 // Without a rule the store was not asked.
-                if !own.is_empty() || !shared.is_empty() {
+                if !split.own.is_empty() || !split.shared.is_empty() {
                     self.local.forget();
                 }
                 answer.is_degraded = is_degraded;
                 answer
             }
             Err(Fault::Conflict) => return Err(conflict()),
-            Err(Fault::Engine(fault)) => self.without_store(caller, ask, &own, &shared, fault)?,
+            Err(Fault::TooMany) => return Err(too_many()),
+            Err(Fault::Engine(fault)) => self.without_store(caller, ask, &split.own, &split.shared, fault)?,
         };
         if let Some(refusals) = &self.refusals {
             match ask.act {
                 Act::Check if may_be_known && !answer.is_degraded => {
                     refusals.learn(&caller.space, ask, version, generation.unwrap_or(0), &answer);
                 }
-                Act::Refund | Act::Undo | Act::Force if !shared.is_empty() => refusals.forget_all(),
+                Act::Refund | Act::Undo | Act::Force if !split.shared.is_empty() => refusals.forget_all(),
                 Act::Refund | Act::Undo | Act::Force => refusals.forget(&caller.space, &ask.subject),
                 Act::Check | Act::Peek => {}
             }
@@ -153,87 +154,6 @@ impl App {
             Some(matched) => matched,
             None => self.catalog.matching(&caller.space, facts).await,
         }
-    }
-
-    async fn decide(
-        &self,
-        caller: &Caller,
-        ask: &CheckAsk,
-        own: &Rules,
-        shared: &Rules,
-        once: Option<&Once>,
-    ) -> Result<CheckAnswer, Fault> {
-        // Without a rule there is nothing to charge; an idempotency key is honoured all the same.
-        if shared.is_empty() {
-            if own.is_empty() && once.is_none() {
-                return Ok(CheckAnswer::unlimited(self.now(), ask.cost));
-            }
-            return Ok(CheckAnswer::new(self.run(caller, ask, Some(&ask.subject), ask.act, own, once).await?));
-        }
-        if own.is_empty() {
-            return Ok(CheckAnswer::new(self.run(caller, ask, None, ask.act, shared, once).await?));
-        }
-        // The kept answer is the subject's: it is looked up before anything that all share is touched.
-        if once.is_some() {
-            let kept = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, once).await?;
-            if kept.is_replayed {
-                return Ok(CheckAnswer::new(kept));
-            }
-        }
-        // A ban refuses without a look at any counter: what all share is not touched for it.
-        let is_banned = matches!(ask.act, Act::Check | Act::Force) && own.iter().any(|rule| rule.mode == Mode::Block);
-        let act = if is_banned { Act::Peek } else { ask.act };
-        let first = self.run(caller, ask, None, act, shared, None).await?;
-        if first.checked.verdict() != Verdict::Allowed {
-            // Refused already; the others are looked at, so that the answer is complete.
-            let second = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, None).await?;
-            return Ok(CheckAnswer::new(first).and(second));
-        }
-        let second = self.run(caller, ask, Some(&ask.subject), ask.act, own, once).await;
-        let must_undo = match &second {
-            Ok(second) => second.is_replayed || second.checked.verdict() != Verdict::Allowed,
-            Err(Fault::Conflict) => true,
-            // Whether the subject was charged is not known; to charge once too often is the safe side.
-            Err(Fault::Engine(_)) => false,
-        };
-        let undo = match act {
-            Act::Check | Act::Force => Act::Undo,
-            Act::Refund | Act::Undo => Act::Force,
-            Act::Peek => Act::Peek,
-        };
-        if !must_undo {
-            return Ok(CheckAnswer::new(first).and(second?));
-        }
-        // A rule that only reports, and was over its limit, was not charged.
-        self.run(caller, ask, None, undo, &first.checked.admitting(), None).await?;
-        if let Some(refusals) = &self.refusals {
-            refusals.forget_all();
-        }
-        Ok(CheckAnswer::new(self.run(caller, ask, None, Act::Peek, shared, None).await?).and(second?))
-    }
-
-    async fn run(
-        &self,
-        caller: &Caller,
-        ask: &CheckAsk,
-        subject: Option<&Subject>,
-        act: Act,
-        rules: &Rules,
-        once: Option<&Once>,
-    ) -> Result<Ran, Fault> {
-        let place = self.engine.partitions().place(&caller.space, subject.map_or("", Subject::as_str));
-        let mut check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules));
-        if subject.is_none() {
-            check = check.asked_by(ask.subject.clone());
-        }
-        let ran = self.engine.run(&check, once).await.map_err(Fault::Engine)?;
-        let (checked, is_replayed) = match ran.outcome {
-            Outcome::Done(checked) => (checked, false),
-            Outcome::Replayed(checked) => (checked, true),
-            Outcome::Conflict => return Err(Fault::Conflict),
-        };
-        let is_charged = act != Act::Peek;
-        Ok(Ran { checked: checked.explained(rules), durability: ran.durability, is_charged, is_replayed })
     }
 
     /// The store cannot be reached: what each rule says for that case. A refusal must come from a count.
@@ -281,12 +201,6 @@ pub(super) fn few_enough(rules: &Rules) -> Result<(), Problem> {
     }
     let many = format!("{} rules of different names apply to this call, and {RULES_MAX} can; join some of them.", rules.len());
     Err(Problem::new(Code::TooManyRules, many))
-}
-
-/// Why there is no answer.
-enum Fault {
-    Engine(EngineError),
-    Conflict,
 }
 
 /// The subject's own counters, and those that all subjects share. Leases are no matter of charges.

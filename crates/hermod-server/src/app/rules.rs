@@ -40,6 +40,8 @@ pub struct RuleDraft {
     pub durable: bool,
     /// `closed` for a durable rule, `open` for others if absent.
     pub on_store_error: Option<String>,
+    /// `keep` if absent.
+    pub on_expiry: Option<String>,
 }
 
 fn word<T: std::str::FromStr<Err = Invalid> + Default>(text: Option<&str>) -> Result<T, Invalid> {
@@ -76,6 +78,7 @@ impl RuleDraft {
             mode: word(self.mode.as_deref())?,
             durable: self.durable,
             on_store_error: self.on_store_error.as_deref().map(str::parse).transpose()?,
+            on_expiry: word(self.on_expiry.as_deref())?,
             version: 0,
         };
         rule.meter()?;

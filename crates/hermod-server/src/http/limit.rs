@@ -1,8 +1,9 @@
-//! limit: `POST /v1/limit/{check,refund,reset,batch}`; leases and the gate have files of their own.
+//! limit: `POST /v1/limit/{check,refund,reset,batch}`; leases, reservations and the gate have files of their own.
 
 mod gate;
 mod headers;
 mod lease;
+mod reserve;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::code::{Code, Problem};
 
 pub(crate) use gate::{__path_gate, gate};
 pub(crate) use lease::{__path_acquire, __path_release, __path_renew, acquire, release, renew};
+pub(crate) use reserve::{__path_cancel, __path_commit, __path_reserve, cancel, commit, reserve};
 
 /// May this subject do this now?
 #[derive(Debug, Deserialize, ToSchema)]
@@ -211,7 +213,9 @@ pub(crate) async fn check(State(shell): State<Arc<Shell>>, caller: Caller, sent:
         let considered = shell.app.considered(&caller, &ask).await?;
         document.explain = Some(considered.iter().map(ConsideredDocument::new).collect());
     }
-    Ok(answer(StatusCode::OK, &document))
+    let mut response = answer(StatusCode::OK, &document);
+    headers::write_legacy(&shell, &checked, response.headers_mut());
+    Ok(response)
 }
 
 /// What is to be given back or forgotten.

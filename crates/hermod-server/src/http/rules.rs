@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hermod_core::limit::{Algorithm, Rule};
+use hermod_core::limit::{Algorithm, OnExpiry, Rule};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -63,6 +63,8 @@ pub(crate) struct RuleBody {
     /// open, closed or local: what to answer while the store cannot be reached. Of a durable rule
     /// closed if absent, of others open.
     on_store_error: Option<String>,
+    /// keep or refund: what becomes of an estimate that was reserved and never settled; keep if absent.
+    on_expiry: Option<String>,
     /// Numbered by the server. It may stand here, so that what was read can be sent back.
     #[serde(rename = "version")]
     _version: Option<u64>,
@@ -86,6 +88,7 @@ impl RuleBody {
             mode: self.mode.clone(),
             durable: self.durable,
             on_store_error: self.on_store_error.clone(),
+            on_expiry: self.on_expiry.clone(),
         }
     }
 }
@@ -113,6 +116,9 @@ pub(crate) struct RuleDocument<'a> {
     mode: &'a str,
     durable: bool,
     on_store_error: &'a str,
+    /// Left out where it is `keep`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_expiry: Option<&'a str>,
     /// Grows with every change.
     version: u64,
 }
@@ -136,6 +142,7 @@ impl<'a> RuleDocument<'a> {
             mode: rule.mode.as_str(),
             durable: rule.durable,
             on_store_error: rule.on_store_error().as_str(),
+            on_expiry: Some(rule.on_expiry).filter(|policy| *policy != OnExpiry::default()).map(OnExpiry::as_str),
             version: rule.version,
         }
     }

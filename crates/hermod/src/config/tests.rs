@@ -32,13 +32,14 @@ fn a_flag_wins_over_env_over_file_over_default() {
 #[test]
 fn each_setting_is_taken_from_its_own_source() {
     let effective = merge(
-        file("data = '/var/lib/hermod'\nlog = 'warn'"),
-        texts(&[("HERMOD_LOG", "debug"), ("HERMOD_TLS_CERT", "cert.pem"), ("PATH", "/bin")]),
+        file("data = '/var/lib/hermod'\nlog = 'warn'\nlegacy_headers = false"),
+        texts(&[("HERMOD_LOG", "debug"), ("HERMOD_LEGACY_HEADERS", "true"), ("HERMOD_TLS_CERT", "cert.pem"), ("PATH", "/bin")]),
         texts(&[("in_flight_max", "16")]),
     )
     .unwrap();
     assert_eq!(shown(&effective, "data"), "data = \"/var/lib/hermod\" # file hermod.toml");
     assert_eq!(shown(&effective, "log"), "log = \"debug\" # env HERMOD_LOG");
+    assert_eq!(shown(&effective, "legacy_headers"), "legacy_headers = true # env HERMOD_LEGACY_HEADERS");
     assert_eq!(shown(&effective, "tls_cert"), "tls_cert = \"cert.pem\" # env HERMOD_TLS_CERT");
     assert_eq!(shown(&effective, "in_flight_max"), "in_flight_max = 16 # flag --in-flight-max");
     assert_eq!(shown(&effective, "listen"), "listen = \"127.0.0.1:7700\" # default");

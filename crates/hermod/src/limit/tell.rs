@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hermod_client::{Checked, Considered, Forgotten, Leased, Ruled, Time};
+use hermod_client::{Checked, Considered, Forgotten, Leased, OnExpiry, Reserved, Ruled, SettleOutcome, Settled, Time};
 
 use crate::output::{or_dash, table, verdict};
 
@@ -93,6 +93,27 @@ pub(super) fn leased(leased: &Leased, asked: Lease, now: SystemTime) -> String {
         text += &format!("\n\n{}", table(["RULE", "ID", "LIMIT", "REMAINING"], rows));
     }
     text
+}
+
+/// The answer to an estimate.
+pub(super) fn reserved(reserved: &Reserved, cost: u64, now: SystemTime) -> String {
+    let text = checked(&reserved.checked, cost, false);
+    let (Some(id), Some(at)) = (&reserved.reservation, reserved.expires_at) else { return text };
+    format!("{text}\n\n{id}\nis to be committed or cancelled until {at}{}", distance(at, now))
+}
+
+/// What became of a reservation.
+pub(super) fn settled(settled: &Settled) -> String {
+    let Settled { estimate, charged, .. } = settled;
+    let sentence = match (&settled.outcome, &settled.on_expiry) {
+        (SettleOutcome::Settled, _) if charged == estimate => format!("settled: {charged} stay charged, as estimated"),
+        (SettleOutcome::Settled, _) => format!("settled: {charged} are charged instead of {estimate}"),
+        (SettleOutcome::Already, _) => format!("it was settled before: {charged} are charged, of {estimate} estimated"),
+        (SettleOutcome::Expired, Some(OnExpiry::Refund)) => format!("it had expired; the {estimate} estimated were given back"),
+        (SettleOutcome::Expired, _) => format!("it had expired; the {estimate} estimated stay charged"),
+        (other, _) => format!("{other}: {charged} are charged, of {estimate} estimated"),
+    };
+    verdict(settled.outcome != SettleOutcome::Expired, &sentence) + replayed(settled.replayed)
 }
 
 fn replayed(is_replayed: bool) -> &'static str {

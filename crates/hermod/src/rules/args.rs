@@ -1,7 +1,7 @@
 //! A rule as flags.
 
 use clap::Args;
-use hermod_client::{Algorithm, OnStoreError, RuleDraft, RuleMode, RuleScope};
+use hermod_client::{Algorithm, OnExpiry, OnStoreError, RuleDraft, RuleMode, RuleScope};
 
 /// A flag per field. Words are plain text here: the server knows its own, and names them if one is wrong.
 #[derive(Debug, Args)]
@@ -51,6 +51,9 @@ pub(crate) struct RuleArgs {
     /// closed for a durable rule.
     #[arg(long, value_name = "POLICY")]
     on_store_error: Option<String>,
+    /// What becomes of an estimate that was reserved and never settled: keep or refund; keep if absent.
+    #[arg(long, value_name = "POLICY")]
+    on_expiry: Option<String>,
 }
 
 impl RuleArgs {
@@ -66,6 +69,7 @@ impl RuleArgs {
         draft.mode = self.mode.clone().map(RuleMode::from);
         draft.durable = self.durable;
         draft.on_store_error = self.on_store_error.clone().map(OnStoreError::from);
+        draft.on_expiry = self.on_expiry.clone().map(OnExpiry::from);
         draft
     }
 }

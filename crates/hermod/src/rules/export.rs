@@ -111,7 +111,7 @@ rules:
             .map(|(n, subject)| {
                 let when = format!("attributes.plan == '{}' && cost > {n}", n);
                 rule(json!({"id": format!("r{n:02}"), "name": "default", "action": "*", "subject": subject, "when": when, "limit": n + 1, "per": "1day",
-                    "algorithm": "leaky_bucket", "burst": 7, "queue": 2, "mode": "shadow", "on_store_error": "local"}))
+                    "algorithm": "leaky_bucket", "burst": 7, "queue": 2, "mode": "shadow", "on_store_error": "local", "on_expiry": "refund"}))
             })
             .collect();
         for text in [yaml(&rules).unwrap(), document(&rules).to_string()] {

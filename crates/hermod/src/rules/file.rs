@@ -45,7 +45,7 @@ enum Kind {
 }
 
 /// Every name that may be written, the field it means, and what that holds. The same as in the API.
-const FIELDS: [(&str, &str, Kind); 18] = [
+const FIELDS: [(&str, &str, Kind); 19] = [
     ("id", "id", Kind::Text),
     ("name", "name", Kind::Text),
     ("action", "action", Kind::Text),
@@ -63,6 +63,7 @@ const FIELDS: [(&str, &str, Kind); 18] = [
     ("mode", "mode", Kind::Text),
     ("durable", "durable", Kind::Switch),
     ("on_store_error", "on_store_error", Kind::Text),
+    ("on_expiry", "on_expiry", Kind::Text),
     // The server numbers them. It may stand here, so that what was read can be sent back.
     ("version", "version", Kind::Count),
 ];
@@ -201,6 +202,7 @@ fn check(mut values: Map<String, Value>) -> Result<Rule, (String, String)> {
         mode: text(take("mode")),
         durable: take("durable").as_bool().unwrap_or_default(),
         on_store_error: text(take("on_store_error")),
+        on_expiry: text(take("on_expiry")),
     };
     let checked = draft.check().map_err(|fault| (fault.field.to_owned(), format!("{} {}", fault.field, fault.reason)))?;
     let rule = serde_json::to_value(&checked).and_then(serde_json::from_value);

@@ -2,7 +2,7 @@
 //!
 //! Tables, exports and differences all read this one list.
 
-use hermod_client::{Algorithm, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope};
+use hermod_client::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope};
 use serde_json::{Value, json};
 
 /// One field of a rule.
@@ -15,7 +15,7 @@ pub(super) struct Field {
 }
 
 /// All fields but the version, which is the server's own.
-pub(super) fn fields(rule: &Rule) -> [Field; 15] {
+pub(super) fn fields(rule: &Rule) -> [Field; 16] {
     let needed = |name, value| Field { name, value, is_default: false };
     let field = |name, value: Value, usual: Value| Field { name, is_default: value == usual, value };
     // Only buckets have a burst; there the usual one is the limit.
@@ -36,6 +36,7 @@ pub(super) fn fields(rule: &Rule) -> [Field; 15] {
         field("mode", json!(rule.mode), json!(RuleMode::default())),
         field("durable", json!(rule.durable), json!(false)),
         field("on_store_error", json!(rule.on_store_error), json!(usual_on_store_error(rule.durable))),
+        field("on_expiry", json!(rule.on_expiry), json!(OnExpiry::default())),
     ]
 }
 
@@ -69,6 +70,7 @@ pub(super) fn draft(rule: &Rule) -> RuleDraft {
     draft.mode = Some(rule.mode.clone()).filter(|mode| *mode != RuleMode::default());
     draft.durable = rule.durable;
     draft.on_store_error = Some(rule.on_store_error.clone()).filter(|policy| *policy != usual_on_store_error(rule.durable));
+    draft.on_expiry = Some(rule.on_expiry.clone()).filter(|policy| *policy != OnExpiry::default());
     draft
 }
 

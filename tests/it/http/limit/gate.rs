@@ -1,6 +1,7 @@
 //! The gate answers a proxy by status and headers alone.
 
 use anyhow::{Result, ensure};
+use hermod_server::Config;
 use serde_json::{Value, json};
 
 use super::super::site::{Reply, Site};
@@ -82,5 +83,33 @@ async fn all_policies_that_refuse_are_named_and_what_never_passes_is_not_told_to
     refusal(&banned, &["ban"])?;
     assert_eq!(banned.header("retry-after"), "");
     site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_headers_are_sent_where_the_setting_is_on() -> Result<()> {
+    fn old(reply: &Reply) -> (&str, &str, &str) {
+        (reply.header("x-ratelimit-limit"), reply.header("x-ratelimit-remaining"), reply.header("x-ratelimit-reset"))
+    }
+    for is_on in [false, true] {
+        let site = Site::start_with(|config| Config { legacy_headers: is_on, ..config }).await?;
+        let team = &site.admin;
+        team.rule("burst", "act", 3, "10s", json!({"algorithm": "fixed_window"})).await?;
+        team.rule("daily", "act", 100, "1day", json!({"algorithm": "fixed_window"})).await?;
+        team.rule("silent", "act", 1, "1day", json!({"mode": "shadow"})).await?;
+        let when = |headers: (&'static str, &'static str, &'static str)| if is_on { headers } else { ("", "", "") };
+        let passed = team.get("/v1/limit/gate/act/bot?cost=2").await?;
+        assert_eq!((passed.status, old(&passed)), (204, when(("3", "1", "1500000010"))), "of the rule with the least left");
+        let refused = team.get("/v1/limit/gate/act/bot?cost=2").await?;
+        assert_eq!((refused.status, old(&refused)), (429, when(("3", "1", "1500000010"))), "of the rule that refused");
+        let body = json!({"subject": "bot", "action": "act"});
+        let checked = team.post("/v1/limit/check", &body).await?;
+        assert_eq!((checked.status, old(&checked)), (200, when(("3", "0", "1500000010"))));
+        let never = team.post("/v1/limit/check", &json!({"subject": "other", "action": "act", "cost": 101})).await?;
+        assert_eq!(old(&never), when(("3", "3", "1500000000")), "and so is a refusal of a check");
+        let free = team.get("/v1/limit/gate/free/bot").await?;
+        assert_eq!((free.status, old(&free)), (204, ("", "", "")), "where no rule is there is nothing to say");
+        site.server.shutdown().await;
+    }
     Ok(())
 }

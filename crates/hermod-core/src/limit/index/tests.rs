@@ -4,7 +4,7 @@ use super::*;
 use crate::chance::Seed;
 use crate::int::Micros;
 use crate::limit::per::Per;
-use crate::limit::rule::{Algorithm, Mode, Scope};
+use crate::limit::rule::{Algorithm, Mode, OnExpiry, Scope};
 
 /// `id name action subject when`; `-` for none, and the condition goes to the end.
 fn rule(text: &str) -> Rule {
@@ -26,6 +26,7 @@ fn rule(text: &str) -> Rule {
         mode: Mode::Enforce,
         durable: false,
         on_store_error: None,
+        on_expiry: OnExpiry::default(),
         version: 1,
     }
 }

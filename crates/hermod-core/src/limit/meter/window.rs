@@ -26,6 +26,8 @@ enum Turns {
     /// Counted from the epoch.
     Every(Micros),
     Calendar(Box<Calendar>),
+    /// One window of a calendar, as a script was given it.
+    Given(Bounds),
 }
 
 impl Window {
@@ -37,6 +39,23 @@ impl Window {
     /// `limit` in every window of the calendar.
     pub fn calendar(limit: u64, calendar: Calendar) -> Result<Window, Invalid> {
         Window::new(limit, Turns::Calendar(Box::new(calendar)))
+    }
+
+    /// `limit` in one window of a calendar that is not known any more.
+    pub(super) fn told(limit: u64, [start, end, next_end]: [u64; 3]) -> Option<Window> {
+        let bounds = Bounds { start: Micros::new(start)?, end: Micros::new(end)?, next_end: Micros::new(next_end)? };
+        Window::new(limit, Turns::Given(bounds)).ok()
+    }
+
+    /// As it is at `now`: of a window that was given, the next one from its turn on. None where it is
+    /// about another time.
+    pub(super) fn at(&self, now: Micros) -> Option<Window> {
+        let turns = match &self.turns {
+            Turns::Given(given) if now < given.start || now >= given.next_end => return None,
+            Turns::Given(given) if now >= given.end => Turns::Given(Bounds { start: given.end, end: given.next_end, ..*given }),
+            turns => turns.clone(),
+        };
+        Some(Window { limit: self.limit, turns })
     }
 
     fn new(limit: u64, turns: Turns) -> Result<Window, Invalid> {
@@ -57,6 +76,7 @@ impl Window {
                 let bounds = calendar.bounds(about);
                 (3, [self.limit, bounds.start.get(), bounds.end.get(), bounds.next_end.get(), 0])
             }
+            Turns::Given(bounds) => (3, [self.limit, bounds.start.get(), bounds.end.get(), bounds.next_end.get(), 0]),
         }
     }
 
@@ -68,6 +88,7 @@ impl Window {
                 Bounds { start: after(0), end: after(1), next_end: after(2) }
             }
             Turns::Calendar(calendar) => calendar.bounds(now),
+            Turns::Given(bounds) => *bounds,
         }
     }
 

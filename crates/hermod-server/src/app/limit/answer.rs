@@ -20,6 +20,8 @@ pub struct CheckAnswer {
     pub is_degraded: bool,
     /// The answer was given before, for the same idempotency key.
     pub is_replayed: bool,
+    /// When it was noted down, if it is to be settled.
+    pub(super) reserved_at: Option<Micros>,
 }
 
 impl CheckAnswer {
@@ -29,13 +31,15 @@ impl CheckAnswer {
     }
 
     pub(super) fn of(checked: Explained) -> CheckAnswer {
-        CheckAnswer { parts: smallvec![checked], durability: None, is_degraded: false, is_replayed: false }
+        CheckAnswer { parts: smallvec![checked], durability: None, is_degraded: false, is_replayed: false, reserved_at: None }
     }
 
     pub(super) fn new(ran: Ran) -> CheckAnswer {
         let is_charged = ran.is_charged && ran.checked.verdict() == Verdict::Allowed && !ran.checked.rules.is_empty();
         let durability = is_charged.then_some(ran.durability);
-        CheckAnswer { durability, is_replayed: ran.is_replayed, ..CheckAnswer::of(ran.checked) }
+        let is_reserved = ran.is_reserved && ran.checked.verdict() == Verdict::Allowed;
+        let reserved_at = is_reserved.then_some(ran.checked.now);
+        CheckAnswer { durability, is_replayed: ran.is_replayed, reserved_at, ..CheckAnswer::of(ran.checked) }
     }
 
     /// Together with what another partition said.
@@ -43,6 +47,7 @@ impl CheckAnswer {
         let other = CheckAnswer::new(other);
         self.durability = if self.is_allowed() && other.is_allowed() { other.durability.or(self.durability) } else { None };
         self.is_replayed |= other.is_replayed;
+        self.reserved_at = self.reserved_at.or(other.reserved_at);
         self.parts.extend(other.parts);
         self
     }

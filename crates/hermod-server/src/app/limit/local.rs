@@ -37,7 +37,7 @@ impl Local {
             let place = Partitions::DEFAULT.place(space, subject.map_or("", Subject::as_str));
             let check = Check::new(place, subject.cloned(), act, ask.cost, rules.clone());
             let checked = check.apply(state, now).map_or_else(|_| Explained::unlimited(now, ask.cost), |checked| checked.explained(rules));
-            Ran { checked, durability: hermod_engine::Durability::Deferred, is_charged: false, is_replayed: false }
+            Ran { checked, durability: hermod_engine::Durability::Deferred, is_charged: false, is_reserved: false, is_replayed: false }
         };
         let first = run(None, Act::Check, shared);
         let mut answer = CheckAnswer::of(first.checked.clone());

@@ -77,6 +77,7 @@ pub(crate) async fn gate(
         (StatusCode::TOO_MANY_REQUESTS, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
     };
     headers::write(&answer, response.headers_mut());
+    headers::write_legacy(&shell, &answer, response.headers_mut());
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }

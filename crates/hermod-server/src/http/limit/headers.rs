@@ -1,4 +1,5 @@
-//! The `RateLimit` and `RateLimit-Policy` fields (draft-ietf-httpapi-ratelimit-headers), and `Retry-After`.
+//! The `RateLimit` and `RateLimit-Policy` fields (draft-ietf-httpapi-ratelimit-headers), and `Retry-After`; where the
+//! setting `legacy_headers` is on, also the older `X-RateLimit-*`.
 
 use std::fmt::Write;
 
@@ -6,9 +7,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use hermod_core::Micros;
 
 use crate::app::CheckAnswer;
+use crate::http::Shell;
 
 static POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+static OLD_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+static OLD_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+static OLD_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Whole seconds, rounded up.
 fn seconds(span: Micros) -> u64 {
@@ -33,5 +39,20 @@ pub(super) fn write(answer: &CheckAnswer, headers: &mut HeaderMap) {
     }
     if let Some(at) = answer.retry_at() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds(at.since(answer.now())).max(1)));
+    }
+}
+
+/// The older fields, which have room for one rule: the one that refused, else the one with the least left. `Reset` is
+/// when everything is back, in seconds since 1970.
+pub(super) fn write_legacy(shell: &Shell, answer: &CheckAnswer, headers: &mut HeaderMap) {
+    if !shell.legacy_headers {
+        return;
+    }
+    let bound_by = if answer.is_allowed() { None } else { answer.bound_by() };
+    let told = answer.said().filter(|said| !said.is_shadow && bound_by.is_none_or(|name| name == said.name));
+    let Some(said) = told.min_by_key(|said| (said.left, std::cmp::Reverse(said.reset_at))) else { return };
+    // The most at once is what the rest is a part of.
+    for (name, value) in [(&OLD_LIMIT, said.burst), (&OLD_REMAINING, said.left), (&OLD_RESET, seconds(said.reset_at))] {
+        headers.insert(name.clone(), HeaderValue::from(value));
     }
 }
