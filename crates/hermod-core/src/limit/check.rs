@@ -156,18 +156,23 @@ impl Operation for Check {
     }
 
     fn answer(&self, reply: &Reply, note: Option<&[u8]>) -> Result<Checked, BadReply> {
-        let mut rest = reply.as_bytes();
-        let [word] = record::take(&mut rest).ok_or_else(|| reply.bad("is empty"))?;
-        let now = record::take_micros(&mut rest).ok_or_else(|| reply.bad("has no time"))?;
+        let (mut rest, mut now) = (reply.as_bytes(), reply.now());
+        // One that was kept says when; a script says it once for all.
+        if note.is_some() {
+            let kept = record::take(&mut rest).filter(|word| matches!(word, b"a" | b"d")).and_then(|_| record::take_micros(&mut rest));
+            now = kept.ok_or_else(|| reply.bad("has no time"))?;
+        }
         let told = note.map(|note| Limited::read_all(note).ok_or_else(|| reply.bad("has a note that is none of ours"))).transpose()?;
-        let mut heads = SmallVec::with_capacity(self.rules.len());
+        let rules = told.as_ref().unwrap_or(&self.rules);
+        let mut heads: SmallVec<[Head; 1]> = SmallVec::with_capacity(rules.len());
         while !rest.is_empty() {
             heads.push(Head::take(&mut rest).ok_or_else(|| reply.bad("holds half a record"))?);
         }
-        match heads.len() == told.as_ref().unwrap_or(&self.rules).len() {
-            true => Ok(Checked { now, cost: self.cost, is_refused: word == b'd', heads, told }),
-            false => Err(reply.bad("speaks of other rules")),
+        if heads.len() != rules.len() {
+            return Err(reply.bad("speaks of other rules"));
         }
+        let is_refused = rules.iter().zip(&heads).any(|(rule, head)| head.is_refused && rule.mode != Mode::Shadow);
+        Ok(Checked { now, cost: self.cost, is_refused, heads, told })
     }
 }
 
