@@ -23,5 +23,5 @@ pub use id::{Action, Invalid, Name, RuleId, SpaceId, Subject};
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
 pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};
-pub use partition::{Partitions, Place};
+pub use partition::{Partitions, Place, Places};
 pub use state::{Full, State};

@@ -73,7 +73,7 @@ macro_rules! script {
 pub(crate) use script;
 
 /// Every script there is, so that a runner can prepare them.
-pub const SCRIPTS: &[Script] = &[crate::limit::Check::SCRIPT, crate::limit::Lease::SCRIPT, crate::limit::Reset::SCRIPT];
+pub const SCRIPTS: &[Script] = &[<crate::limit::Check>::SCRIPT, crate::limit::Lease::SCRIPT, crate::limit::Reset::SCRIPT];
 
 /// One operation's part of a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
