@@ -8,8 +8,11 @@ use anyhow::{Context, Result, ensure};
 use governor::{Quota, RateLimiter};
 use hermod_core::limit::meter::Bucket;
 use hermod_core::limit::{Act, Check, Limited, Meter, Rules};
-use hermod_core::{Micros, Outcome, RuleId, SpaceId, Subject};
+use hermod_core::{Micros, Outcome, Places, RuleId, SpaceId, Subject};
 use hermod_engine::embedded::{Embedded, Options};
+
+use crate::cpu::spent_us;
+use crate::ratio::median;
 
 const THREADS: usize = 2;
 const KEYS: usize = 100_000;
@@ -19,10 +22,20 @@ const WANTED: f64 = 1.0;
 const LIVE_KEYS: usize = 1_000_000;
 const BYTES_WANTED: f64 = 160.0;
 
-/// Runs `step` on every thread over and over; how often a second in all.
-fn per_second(step: impl Fn(usize) -> bool + Sync) -> Result<f64> {
-    let began = Instant::now();
-    let counts: Vec<Result<u64>> = std::thread::scope(|scope| {
+/// One round of one side. Processor time tells more than the rate where others share the machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    per_second: f64,
+    /// Of the threads that ask, for each answer, in nanoseconds.
+    asking_ns: f64,
+    /// Of all others of this process.
+    behind_ns: f64,
+}
+
+/// Runs `step` on every thread over and over.
+fn round(step: impl Fn(usize) -> bool + Sync) -> Result<Round> {
+    let (began, spent) = (Instant::now(), spent_us(std::process::id())?);
+    let counts: Vec<Result<(u64, f64)>> = std::thread::scope(|scope| {
         let step = &step;
         let thread = |number: usize| {
             scope.spawn(move || {
@@ -35,38 +48,55 @@ fn per_second(step: impl Fn(usize) -> bool + Sync) -> Result<f64> {
                     }
                     count += 1_000;
                 }
-                Ok(count)
+                Ok((count, thread_spent_ns()?))
             })
         };
         let threads: Vec<_> = (0..THREADS).map(thread).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread fell over")))).collect()
     });
-    let count = counts.into_iter().sum::<Result<u64>>()?;
-    Ok(f64::from(u32::try_from(count)?) / began.elapsed().as_secs_f64())
+    let took = began.elapsed().as_secs_f64();
+    let (mut count, mut asking_ns) = (0, 0.0);
+    for counted in counts {
+        let (steps, spent_ns) = counted?;
+        count += steps;
+        asking_ns += spent_ns;
+    }
+    let count = f64::from(u32::try_from(count)?);
+    let all_ns = (spent_us(std::process::id())? - spent) * 1e3;
+    Ok(Round { per_second: count / took, asking_ns: asking_ns / count, behind_ns: (all_ns - asking_ns).max(0.0) / count })
+}
+
+/// Processor time of this thread so far.
+fn thread_spent_ns() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(stat.split(' ').next().context("the first number is the time")?.parse()?)
 }
 
 pub(crate) fn run() -> Result<()> {
     let folder = tempfile::tempdir_in(std::env::current_exe()?.parent().unwrap_or(std::path::Path::new(".")))?;
     let engine = Embedded::open(Options::new(folder.path()))?;
-    let rules = rules(1_000_000)?;
-    let checks = (0..KEYS).map(|n| check(&engine, n, &rules)).collect::<Result<Vec<_>>>()?;
+    let (rules, places) = (rules(1_000_000)?, Places::new(engine.partitions(), &SpaceId::default_space()));
+    // Both sides are given a name and nothing that was computed from it.
+    let subjects = (0..KEYS).map(|n| Ok(Subject::new(format!("user-{n}"))?)).collect::<Result<Vec<_>>>()?;
     let keys: Vec<String> = (0..KEYS).map(|n| format!("user-{n}")).collect();
     let rate = NonZeroU32::new(1_000_000).context("not zero")?;
     let governor = RateLimiter::keyed(Quota::per_second(rate));
-    let mut ratios = Vec::new();
-    let (mut ours, mut theirs) = (0.0, 0.0);
-    for round in 0..=ROUNDS {
-        ours = per_second(|turn| checks.get(turn).is_some_and(|check| is_allowed(&engine, check)))?;
-        theirs = per_second(|turn| keys.get(turn).is_some_and(|key| governor.check_key(key).is_ok()))?;
-        if round > 0 {
-            ratios.push(ours / theirs);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for turn in 0..=ROUNDS {
+        let our_side = round(|turn| subjects.get(turn).is_some_and(|subject| is_allowed(&engine, &places, subject, &rules)))?;
+        let their_side = round(|turn| keys.get(turn).is_some_and(|key| governor.check_key(key).is_ok()))?;
+        if turn > 0 {
+            ours.push(our_side);
+            theirs.push(their_side);
         }
     }
-    ratios.sort_by(f64::total_cmp);
-    let ratio = ratios.get(ratios.len() / 2).copied().unwrap_or(0.0);
     println!("\ncheck within the process, {KEYS} keys, {THREADS} threads");
-    println!("  hermod, journaled                    {ours:>9.0}/s");
-    println!("  governor, keyed                      {theirs:>9.0}/s");
+    for (name, side) in [("hermod, journaled", &ours), ("governor, keyed", &theirs)] {
+        let of = |pick: fn(&Round) -> f64| median(side.iter().map(pick).collect()).unwrap_or(0.0);
+        let (rate, asking, behind) = (of(|r| r.per_second), of(|r| r.asking_ns), of(|r| r.behind_ns));
+        println!("  {name:<36} {rate:>9.0}/s   {asking:>5.0} ns of CPU each, {behind:.0} ns behind it");
+    }
+    let ratio = median(ours.iter().zip(&theirs).map(|(o, t)| o.per_second / t.per_second).collect()).unwrap_or(0.0);
     let word = if ratio >= WANTED { "reached" } else { "NOT reached" };
     println!("  ratio {ratio:.2}x, wanted {WANTED:.2}x: {word}");
     drop((engine, governor));
@@ -78,14 +108,10 @@ fn rules(limit: u64) -> Result<Rules> {
     Ok(Arc::new([Arc::new(Limited::enforced(RuleId::new("bench")?, Meter::Bucket(bucket)))]))
 }
 
-fn check(engine: &Embedded, n: usize, rules: &Rules) -> Result<Check> {
-    let subject = Subject::new(format!("user-{n}"))?;
-    let place = engine.partitions().place(&SpaceId::default_space(), subject.as_str());
-    Ok(Check::new(place, Some(subject), Act::Check, 1, Arc::clone(rules)))
-}
-
-fn is_allowed(engine: &Embedded, check: &Check) -> bool {
-    matches!(engine.run_deferred(check), Ok(Outcome::Done(checked)) if !checked.is_refused)
+/// From a subject's name to an answer.
+fn is_allowed(engine: &Embedded, places: &Places, subject: &Subject, rules: &Rules) -> bool {
+    let check = Check::new(places.of(subject.as_str()), Some(subject), Act::Check, 1, rules);
+    matches!(engine.run_deferred(&check), Ok(Outcome::Done(checked)) if !checked.is_refused)
 }
 
 /// What the process holds, in bytes.
@@ -102,11 +128,12 @@ fn memory() -> Result<()> {
     // A day to come back, so that every key lives.
     let bucket = Bucket::new(10, Micros::saturating(86_400_000_000), 10, 0)?;
     let rules: Rules = Arc::new([Arc::new(Limited::enforced(RuleId::new("bench")?, Meter::Bucket(bucket)))]);
+    let places = Places::new(engine.partitions(), &SpaceId::default_space());
     let before = resident()?;
     let mut key_bytes = 0;
     for n in 0..LIVE_KEYS {
         key_bytes += format!("default/bench/user-{n}").len();
-        ensure!(is_allowed(&engine, &check(&engine, n, &rules)?), "refused");
+        ensure!(is_allowed(&engine, &places, &Subject::new(format!("user-{n}"))?, &rules), "refused");
     }
     ensure!(engine.records() >= LIVE_KEYS, "only {} keys live", engine.records());
     // What waits to be written is not state; closing writes it.

@@ -48,7 +48,8 @@ impl Rounds {
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The middle one.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }

@@ -4,6 +4,8 @@
 //! one script can reach them all, and no others. Names (spaces, rule ids) hold no `:` `/` `{` `}`;
 //! free text stands last.
 
+use std::fmt::Write;
+
 use crate::id::{QueueId, SpaceId};
 use crate::int::Micros;
 use crate::limit::lease::Held;
@@ -59,7 +61,8 @@ fn tagged(place: &Place, kind: &str, parts: &[&str]) -> String {
     key.push_str("hm:{");
     key.push_str(place.space.as_str());
     key.push('/');
-    key.push_str(&place.partition.to_string());
+    // Writing to a string cannot fail.
+    let _written = write!(key, "{}", place.partition);
     key.push_str("}:");
     key.push_str(kind);
     for part in parts {

@@ -25,5 +25,5 @@ pub use id::{Action, Invalid, Name, QueueId, Recipient, RuleId, SpaceId, Subject
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
 pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};
-pub use partition::{Partitions, Place};
+pub use partition::{Partitions, Place, Places};
 pub use state::{Full, State};

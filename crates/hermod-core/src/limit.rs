@@ -10,6 +10,7 @@ pub mod index;
 pub mod lease;
 pub mod limited;
 pub mod meter;
+pub mod packed;
 pub mod pattern;
 pub mod per;
 pub mod reservation_id;

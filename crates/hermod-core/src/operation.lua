@@ -2,16 +2,17 @@
 -- KEYS    per operation: hm:{space/pp}:once:<key> <home>  STRING  until fingerprint reply note  if it has an
 --         idempotency key, then its own
 -- ARGV    now_us (0: the server's own TIME); all operations in one string, each
---         <BI4I4I2 keys, length of once, length of its own, which of the following it shares (0: none)>,
+--         <I2BI4I4I2 how many there are that differ in their keys only, keys of each, length of once, length of
+--         its own, which of the following it shares (0: none)>,
 --         once: fingerprint[16] <I8 keep_us> note, its own; then what operations share, each once
--- REPLY   per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
+-- REPLY   <I8 now>, then per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
 --       | 'C': the key was another request's | 'T' <I8 now>: what was given is about another time | its own
 --
 -- One call may carry several operations: each is whole by itself, and what a call costs is shared.
 -- What all scripts keep to, because it was measured: everything comes in one argument and goes out
 -- packed, as an argument or a format costs as much as the arithmetic; integers are exact below 2^53;
--- (a - a % b) / b is the floor of a / b, exact too, and costs no call; no table or closure is made for
--- each operation where it is not needed.
+-- (a - a % b) / b is the floor of a / b and (a + -a % b) / b its ceiling, exact too, and cost no call; no table
+-- or closure is made for each operation where it is not needed, nor for each call, as a call makes all of them anew.
 local call, unpack_ints, pack_ints, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
 local floor, ceil = math.floor, math.ceil
 local now, given = ARGV[1], ARGV[2]
@@ -25,21 +26,6 @@ else
   now = tonumber(now)
 end
 
--- What is kept for an idempotency key; or nothing, and how to keep a reply that changed something.
-local function once(key, at, size)
-  local fingerprint = sub(given, at, at + 15)
-  local kept = call('GET', key)
-  if kept and unpack_ints('<I8', kept) > now then
-    if sub(kept, 9, 24) ~= fingerprint then return 'C' end
-    return 'R' .. sub(kept, 25)
-  end
-  return nil, function(reply)
-    local keep_us = unpack_ints('<I8', given, at + 16)
-    call('SET', key, pack_ints('<I8', now + keep_us) .. fingerprint .. pack_ints('<I4', #reply) .. reply
-      .. sub(given, at + 24, at + size - 1), 'PX', format('%d', ceil(keep_us / 1000) + slack_ms))
-  end
-end
-
 -- What operations share; nothing at all for 0.
 local function shared_by(shared)
   if shared == 0 then return '' end
@@ -47,20 +33,38 @@ local function shared_by(shared)
 end
 
 -- Runs operate(first_key, at, shared, keep) for every operation of the call; its own argument begins at
--- `at`; `shared` says what it shares with others, 0 if nothing.
+-- `at`, in the same place for those that differ in their keys only; `shared` says what it shares with
+-- others, 0 if nothing; keep(reply) keeps the reply of one that changed something, if there is a key for it.
 local function drive(operate)
-  local replies, key, at, n, size = {}, 1, 1, 0, #given
+  local replies, key, at, n, size = { pack_ints('<I8', now) }, 1, 1, 1, #given
   while at <= size do
-    local keys, once_size, own_size, shared
-    keys, once_size, own_size, shared, at = unpack_ints('<BI4I4I2', given, at)
-    n = n + 1
+    local many, keys, once_size, own_size, shared
+    many, keys, once_size, own_size, shared, at = unpack_ints('<I2BI4I4I2', given, at)
     if once_size == 0 then
-      replies[n] = operate(key, at, shared)
+      for i = n + 1, n + many do
+        replies[i] = operate(key, at, shared)
+        key = key + keys
+      end
+      n = n + many
     else
-      local reply, keep = once(KEYS[key], at, once_size)
-      replies[n] = reply or operate(key + 1, at + once_size, shared, keep)
+      -- With an idempotency key it stands alone.
+      n = n + 1
+      local name, fingerprint, from = KEYS[key], sub(given, at, at + 15), at
+      local kept = call('GET', name)
+      if not kept or unpack_ints('<I8', kept) <= now then
+        replies[n] = operate(key + 1, at + once_size, shared, function(reply)
+          local keep_us = unpack_ints('<I8', given, from + 16)
+          call('SET', name, pack_ints('<I8', now + keep_us) .. fingerprint .. pack_ints('<I4', #reply) .. reply
+            .. sub(given, from + 24, from + once_size - 1), 'PX', format('%d', ceil(keep_us / 1000) + slack_ms))
+        end)
+      elseif sub(kept, 9, 24) ~= fingerprint then
+        replies[n] = 'C'
+      else
+        replies[n] = 'R' .. sub(kept, 25)
+      end
+      key = key + keys
     end
-    key, at = key + keys, at + once_size + own_size
+    at = at + once_size + own_size
   end
   return replies
 end

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::int::Micros;
 use crate::partition::Place;
 use crate::state::{Full, State};
@@ -80,7 +82,7 @@ pub(crate) use script;
 
 /// Every script there is, so that a runner can prepare them.
 pub const SCRIPTS: &[Script] = &[
-    crate::limit::Check::SCRIPT,
+    <crate::limit::Check>::SCRIPT,
     crate::limit::Lease::SCRIPT,
     crate::limit::Reset::SCRIPT,
     crate::limit::Reserve::SCRIPT,
@@ -97,7 +99,7 @@ pub const SCRIPTS: &[Script] = &[
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptCall {
     /// Its KEYS, all under one hash tag.
-    pub keys: Vec<String>,
+    pub keys: SmallVec<[String; 1]>,
     /// `fingerprint keep_us note`, or empty without an idempotency key.
     pub once: Vec<u8>,
     /// Its own argument.
@@ -108,9 +110,11 @@ pub struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// Appends it to the argument of a call: `keys u8, once length u32, own length u32, shared u16`,
-    /// then both. `shared` says which of the shared arguments is its own, counted from 1.
-    pub fn write(&self, shared: u16, out: &mut Vec<u8>) {
+    /// Appends it to the argument of a call, for itself and for those after it that are like it but for
+    /// their keys, `many` in all: `many u16, keys u8, once length u32, own length u32, shared u16`, then both.
+    /// `shared` says which of the shared arguments is its own, counted from 1.
+    pub fn write(&self, many: u16, shared: u16, out: &mut Vec<u8>) {
+        out.extend_from_slice(&many.to_le_bytes());
         out.push(u8::try_from(self.keys.len()).expect("an operation has few keys"));
         out.extend_from_slice(&u32::try_from(self.once.len()).expect("notes are bounded").to_le_bytes());
         out.extend_from_slice(&u32::try_from(self.given.len()).expect("arguments are bounded").to_le_bytes());
@@ -118,28 +122,48 @@ impl ScriptCall {
         out.extend_from_slice(&self.once);
         out.extend_from_slice(&self.given);
     }
+
+    /// Whether they differ in their keys only, so that one argument does for both. Who has an idempotency
+    /// key is like nobody.
+    pub fn is_like(&self, other: &ScriptCall) -> bool {
+        let is_free = self.once.is_empty() && other.once.is_empty();
+        is_free && self.keys.len() == other.keys.len() && self.given == other.given && self.shared == other.shared
+    }
 }
 
 /// A reply: a small letter of the operation's own, and bytes; capital letters are `operation.lua`'s.
 ///
 /// One string instead of an array: cheaper to build, to send and to keep for an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply(Vec<u8>);
+pub struct Reply {
+    bytes: Vec<u8>,
+    now: Micros,
+}
 
 impl Reply {
-    /// What a script returned.
+    /// What was kept, or is to be: its time, if it matters, is in it.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Reply {
-        Reply(bytes.into())
+        Reply { bytes: bytes.into(), now: Micros::ZERO }
+    }
+
+    /// What a script returned at `now`.
+    pub fn at(now: Micros, bytes: Vec<u8>) -> Reply {
+        Reply { bytes, now }
     }
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    /// The script's time.
+    pub fn now(&self) -> Micros {
+        self.now
     }
 
     /// A script replied what it never should.
     pub fn bad(&self, what: &'static str) -> BadReply {
-        BadReply { what, reply: self.0.iter().take(64).map(|byte| format!("{byte:02x}")).collect() }
+        BadReply { what, reply: self.bytes.iter().take(64).map(|byte| format!("{byte:02x}")).collect() }
     }
 }
 

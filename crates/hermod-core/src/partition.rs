@@ -1,6 +1,7 @@
 //! Where state lives: the partition is the unit of atomicity, of order and of scale.
 
 use std::fmt;
+use std::ops::Deref;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -28,10 +29,12 @@ impl Partitions {
     ///
     /// `home` is the subject (limit, pick), the recipient (queue) or the realm.
     pub fn place(self, space: &SpaceId, home: &str) -> Place {
-        // No name contains a NUL, so ("ab", "c") and ("a", "bc") differ.
-        let hash = hash_of(&[space.as_str().as_bytes(), &[0], home.as_bytes()]);
-        let partition = u16::try_from(hash % u64::from(self.0)).expect("a remainder of a u16 fits a u16");
-        Place { space: space.clone(), partition }
+        Place { space: space.clone(), partition: self.partition(space, home) }
+    }
+
+    fn partition(self, space: &SpaceId, home: &str) -> u16 {
+        let hash = xxh3_64(&joined([space.as_str(), home]));
+        u16::try_from(hash % u64::from(self.0)).expect("a remainder of a u16 fits a u16")
     }
 }
 
@@ -40,19 +43,71 @@ pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// The hash of the parts, one after the other. Copying them together first is several times as fast
-/// as a streaming hash, whose state is larger than they are.
-fn hash_of(parts: &[&[u8]]) -> u64 {
-    let mut joined = [0; 512];
-    let mut length = 0;
-    for part in parts {
-        match joined.get_mut(length..length + part.len()) {
-            Some(slot) => slot.copy_from_slice(part),
-            None => return xxh3_64(&parts.concat()),
+/// The parts of a key in one.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// As most are: nothing is allocated for it.
+    Short {
+        bytes: [u8; SHORT_MAX],
+        length: usize,
+    },
+    Long(Vec<u8>),
+}
+
+/// The longest key that is joined without an allocation.
+const SHORT_MAX: usize = 128;
+
+impl Deref for Joined {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Joined::Short { bytes, length } => bytes.get(..*length).unwrap_or_default(),
+            Joined::Long(bytes) => bytes,
         }
-        length += part.len();
     }
-    xxh3_64(joined.get(..length).unwrap_or_default())
+}
+
+/// Joins the parts of a key. No name holds a NUL, so `("ab", "c")` and `("a", "bc")` differ; free text stands last.
+///
+/// To copy them together and hash them at once is several times as fast as a streaming hash, whose state is larger
+/// than they are, and as a list that grows by each.
+pub(crate) fn joined<const N: usize>(parts: [&str; N]) -> Joined {
+    let mut bytes = [0; SHORT_MAX];
+    let mut length = 0;
+    for (i, part) in parts.into_iter().enumerate() {
+        // The NUL between them is there already.
+        let start = length + usize::from(i > 0);
+        length = start + part.len();
+        match bytes.get_mut(start..length) {
+            Some(place) => place.copy_from_slice(part.as_bytes()),
+            None => return Joined::Long(parts.join("\0").into_bytes()),
+        }
+    }
+    Joined::Short { bytes, length }
+}
+
+/// All places of one space, made once: who asks often has his place by reference, and counts no references to the
+/// space's name, which all threads would do at once.
+#[derive(Clone, Debug)]
+pub struct Places {
+    places: Box<[Place]>,
+    space: SpaceId,
+    partitions: Partitions,
+}
+
+impl Places {
+    /// Those of `space`.
+    pub fn new(partitions: Partitions, space: &SpaceId) -> Places {
+        let place = |partition| Place { space: space.clone(), partition };
+        Places { places: (0..partitions.count()).map(place).collect(), space: space.clone(), partitions }
+    }
+
+    /// The place of everything that belongs to `home`.
+    pub fn of(&self, home: &str) -> &Place {
+        let partition = self.partitions.partition(&self.space, home);
+        self.places.get(usize::from(partition)).expect("there is a place for every partition")
+    }
 }
 
 /// One partition of one space: what one operation can reach.
@@ -79,6 +134,24 @@ mod tests {
         // These numbers are part of the data format: if this test fails, stored state is unreachable.
         let at = |space: &str, home: &str| Partitions::DEFAULT.place(&SpaceId::new(space).unwrap(), home).partition;
         assert_eq!([at("default", "bot-7"), at("default", "bot-8"), at("other", "bot-7")], [42, 6, 17]);
+    }
+
+    #[test]
+    fn a_place_made_before_is_the_same() {
+        let space = SpaceId::default_space();
+        let places = Places::new(Partitions::DEFAULT, &space);
+        for home in ["bot-7", "bot-8", ""] {
+            assert_eq!(*places.of(home), Partitions::DEFAULT.place(&space, home));
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_at_every_length() {
+        for (space, home) in
+            [("", ""), ("", "b"), ("a", ""), ("a", "b"), ("default", "bot-7"), ("s", &"x".repeat(126)), ("s", &"x".repeat(127))]
+        {
+            assert_eq!(&*joined([space, home]), [space, home].join("\0").as_bytes());
+        }
     }
 
     #[test]

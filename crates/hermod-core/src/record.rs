@@ -130,6 +130,27 @@ fn read_one<'a>(rest: &mut &'a [u8]) -> Option<Record<'a>> {
     Some(Record { family: Family::from_number(family)?, partition, key, value })
 }
 
+/// Records one after the other, each cut in two: its bytes up to its value's length, by which it is known, and from
+/// there on, or `None` if it is gone. Together they are the record again.
+pub fn cut(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], Option<&[u8]>), Damaged>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let whole = rest;
+        let cut = read_one(&mut rest).and_then(|record| {
+            let (whole, _) = whole.split_at_checked(whole.len() - rest.len())?;
+            let (known_by, value) = whole.split_at_checked(whole.len() - record.value.map_or(0, <[u8]>::len) - 4)?;
+            Some((known_by, record.value.map(|_| value)))
+        });
+        if cut.is_none() {
+            rest = &[];
+        }
+        Some(cut.ok_or(Damaged))
+    })
+}
+
 /// Takes a fixed number of bytes off the front.
 pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk::<N>()?;
@@ -179,7 +200,13 @@ mod tests {
                 Record { family: Family::Once, partition: 63, key: b"gone", value: None },
             ]
         );
+        let halves: Vec<_> = cut(&out).map(Result::unwrap).collect();
+        assert_eq!(halves.iter().map(|(_, value)| value.is_some()).collect::<Vec<_>>(), [true, false]);
+        let again: Vec<u8> =
+            halves.iter().flat_map(|(known_by, value)| [*known_by, value.unwrap_or(&GONE.to_le_bytes())].concat()).collect();
+        assert_eq!(again, out);
         assert_eq!(read(&out[..out.len() - 1]).last(), Some(Err(Damaged)));
+        assert_eq!(cut(&out[..out.len() - 1]).last(), Some(Err(Damaged)));
         assert_eq!(read(&[99, 0, 0, 0, 0, 0, 0, 0, 0]).last(), Some(Err(Damaged)));
     }
 }

@@ -1,15 +1,17 @@
 //! All state of one partition, in memory, and what of it the journal has not seen yet.
 //!
-//! A [`Table`] holds one family of records in an index map: looked up by key, swept by position,
+//! A [`Table`] holds one family of records: looked up by key, swept by position,
 //! so that expired records are found in small steps without a second index. Every change is either
 //! *urgent* (its bytes go to the journal with the operation, and the answer waits for them) or
 //! *deferred* (the slot is marked, and a flush writes whatever it holds by then).
 
 mod chunks;
+mod index;
 mod key;
 pub mod queues;
 mod table;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::id::{RuleId, SpaceId};
@@ -17,10 +19,11 @@ use crate::int::Micros;
 use crate::limit::lease::Held;
 use crate::limit::limited::Limited;
 use crate::limit::meter::Step;
+use crate::limit::packed::Packed;
 use crate::limit::reservations::Reservations;
 use crate::limit::tally::Tally;
 use crate::once::Kept;
-use crate::partition::Place;
+use crate::partition::{Place, joined};
 use crate::record::{Damaged, Family, Record};
 
 use queues::Queues;
@@ -52,10 +55,10 @@ impl State {
     /// The empty state of a partition.
     pub fn new(partition: u16) -> State {
         State {
-            limits: Limits { table: Table::new(Family::Limit, partition), key: Vec::new() },
-            leases: Leases { table: Table::new(Family::Lease, partition), key: Vec::new() },
-            reserves: Reserves { table: Table::new(Family::Reserve, partition), key: Vec::new() },
-            onces: Onces { table: Table::new(Family::Once, partition), key: Vec::new() },
+            limits: Limits { table: Table::new(Family::Limit, partition) },
+            leases: Leases { table: Table::new(Family::Lease, partition) },
+            reserves: Reserves { table: Table::new(Family::Reserve, partition) },
+            onces: Onces { table: Table::new(Family::Once, partition) },
             queues: Queues::new(partition),
             is_full: false,
         }
@@ -132,50 +135,40 @@ impl State {
     }
 }
 
-/// Joins the parts of a key. No name holds a NUL, and free text stands last.
-fn join<const N: usize>(key: &mut Vec<u8>, parts: [&str; N]) {
-    key.clear();
-    for (i, part) in parts.into_iter().enumerate() {
-        if i > 0 {
-            key.push(0);
-        }
-        key.extend_from_slice(part.as_bytes());
-    }
-}
-
 /// The records of meters of a partition.
 #[derive(Debug)]
 pub struct Limits {
-    table: Table<Tally>,
-    /// Scratch, so that a lookup allocates nothing.
-    key: Vec<u8>,
+    table: Table<Packed>,
 }
 
 impl Limits {
     /// Where the record of a subject under a rule is, or would be; of no subject, the one all share.
-    pub fn find(&mut self, space: &SpaceId, rule: &RuleId, subject: &str) -> Found {
-        join(&mut self.key, [space.as_str(), rule.as_str(), subject]);
-        self.table.find(&self.key)
+    pub fn find(&self, space: &SpaceId, rule: &RuleId, subject: &str) -> Found {
+        self.table.find(&joined([space.as_str(), rule.as_str(), subject]))
     }
 
     /// The record that was found, and when it ends.
-    pub fn get(&self, found: Found, now: Micros) -> Option<(&Tally, Micros)> {
-        self.table.live_at(found, now)
+    pub fn get(&self, found: Found, now: Micros) -> Option<(Cow<'_, Tally>, Micros)> {
+        self.table.live_at(found, now).map(|(packed, until)| (packed.tally(), until))
     }
 
     /// Stores the record of a meter's step, where it was found.
     pub fn put(&mut self, found: Found, place: &Place, rule: &Limited, subject: &str, step: Step) {
+        let tally = Packed::from(step.tally);
+        // Most are there already, and then nothing asks for the key.
         if found.is_vacant() || rule.durable {
-            join(&mut self.key, [place.space.as_str(), rule.id.as_str(), subject]);
+            let key = joined([place.space.as_str(), rule.id.as_str(), subject]);
+            self.table.put_at(found, &key, tally, step.until, rule.durable);
+        } else {
+            self.table.put_at(found, &[], tally, step.until, false);
         }
-        self.table.put_at(found, &self.key, step.tally, step.until, rule.durable);
     }
 
     /// Forgets a record; whether there was one that meant something.
     pub fn remove(&mut self, place: &Place, rule: &RuleId, subject: &str, now: Micros, urgent: bool) -> bool {
-        join(&mut self.key, [place.space.as_str(), rule.as_str(), subject]);
-        let was_live = self.table.live(&self.key, now).is_some();
-        self.table.delete(&self.key, urgent);
+        let key = joined([place.space.as_str(), rule.as_str(), subject]);
+        let was_live = self.table.live(&key, now).is_some();
+        self.table.delete(&key, urgent);
         was_live
     }
 }
@@ -184,20 +177,19 @@ impl Limits {
 #[derive(Debug)]
 pub struct Leases {
     table: Table<Held>,
-    key: Vec<u8>,
 }
 
 impl Leases {
     /// The leases of a subject; of no subject, those that all share.
-    pub fn get(&mut self, space: &SpaceId, subject: &str, now: Micros) -> Option<&Held> {
-        join(&mut self.key, [space.as_str(), subject]);
-        self.table.live(&self.key, now).map(|(held, _)| held)
+    pub fn get(&self, space: &SpaceId, subject: &str, now: Micros) -> Option<&Held> {
+        let key = joined([space.as_str(), subject]);
+        self.table.live(&key, now).map(|(held, _)| held)
     }
 
     /// Stores leases, the last of which ends at `until`.
     pub fn put(&mut self, place: &Place, subject: &str, held: Held, until: Micros, urgent: bool) {
-        join(&mut self.key, [place.space.as_str(), subject]);
-        self.table.put(&self.key, held, until, urgent);
+        let key = joined([place.space.as_str(), subject]);
+        self.table.put(&key, held, until, urgent);
     }
 }
 
@@ -205,20 +197,19 @@ impl Leases {
 #[derive(Debug)]
 pub struct Reserves {
     table: Table<Reservations>,
-    key: Vec<u8>,
 }
 
 impl Reserves {
     /// The reservations of a subject.
-    pub fn get(&mut self, space: &SpaceId, subject: &str, now: Micros) -> Option<&Reservations> {
-        join(&mut self.key, [space.as_str(), subject]);
-        self.table.live(&self.key, now).map(|(reservations, _)| reservations)
+    pub fn get(&self, space: &SpaceId, subject: &str, now: Micros) -> Option<&Reservations> {
+        let key = joined([space.as_str(), subject]);
+        self.table.live(&key, now).map(|(reservations, _)| reservations)
     }
 
     /// Stores reservations, all of which mean nothing from `until` on.
     pub fn put(&mut self, place: &Place, subject: &str, reservations: Reservations, until: Micros, urgent: bool) {
-        join(&mut self.key, [place.space.as_str(), subject]);
-        self.table.put(&self.key, reservations, until, urgent);
+        let key = joined([place.space.as_str(), subject]);
+        self.table.put(&key, reservations, until, urgent);
     }
 }
 
@@ -226,19 +217,18 @@ impl Reserves {
 #[derive(Debug)]
 pub struct Onces {
     table: Table<Kept>,
-    key: Vec<u8>,
 }
 
 impl Onces {
     /// What is kept for a key of this home.
-    pub fn get(&mut self, space: &SpaceId, key: &str, home: &str, now: Micros) -> Option<&Kept> {
-        join(&mut self.key, [space.as_str(), key, home]);
-        self.table.live(&self.key, now).map(|(kept, _)| kept)
+    pub fn get(&self, space: &SpaceId, key: &str, home: &str, now: Micros) -> Option<&Kept> {
+        let key = joined([space.as_str(), key, home]);
+        self.table.live(&key, now).map(|(kept, _)| kept)
     }
 
     /// Keeps an answer.
     pub fn put(&mut self, place: &Place, key: &str, home: &str, kept: Kept, until: Micros, urgent: bool) {
-        join(&mut self.key, [place.space.as_str(), key, home]);
-        self.table.put(&self.key, kept, until, urgent);
+        let key = joined([place.space.as_str(), key, home]);
+        self.table.put(&key, kept, until, urgent);
     }
 }

@@ -76,10 +76,23 @@ impl Drop for Owner {
     }
 }
 
+/// A partition and its lock, in lines of memory of their own: who works in the next one must not slow this one down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard(Mutex<State>);
+
+impl Deref for Shard {
+    type Target = Mutex<State>;
+
+    fn deref(&self) -> &Mutex<State> {
+        &self.0
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     partitions: Partitions,
-    shards: Vec<Mutex<State>>,
+    shards: Vec<Shard>,
     committer: Committer,
     background: Background,
     clock: Clock,
@@ -107,7 +120,7 @@ impl Embedded {
         let committer = Committer::start(files.writer(last)?, 0).map_err(io)?;
         let inner = Arc::new(Inner {
             partitions: options.partitions,
-            shards: shards.into_iter().map(Mutex::new).collect(),
+            shards: shards.into_iter().map(|state| Shard(Mutex::new(state))).collect(),
             committer,
             background: Background::default(),
             clock: options.clock,
@@ -168,7 +181,7 @@ impl Embedded {
 
     /// Looks at every record once and drops what ended before `before`; how many.
     pub fn sweep(&self, before: Micros) -> usize {
-        let sweep = |shard: &Mutex<State>| self.inner.sweep(shard, before, usize::MAX);
+        let sweep = |shard: &Shard| self.inner.sweep(shard, before, usize::MAX);
         self.inner.shards.iter().map(sweep).sum()
     }
 
@@ -197,20 +210,24 @@ impl Inner {
         let shard = self.shards.get(usize::from(op.place().partition));
         let mut state = shard.expect("places are made by this engine's partitions").lock();
         let before = state.bytes();
-        state.is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;
+        let is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;
+        // Written only when it turns: another processor may have the line.
+        if state.is_full != is_full {
+            state.is_full = is_full;
+        }
         let outcome = once::run(op, once, &mut state, now).map_err(|_| EngineError::Full)?;
         let after = state.bytes();
         if after != before {
             self.memory_used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         }
         // A replay waits too: what it repeats may still be on its way to the disk. A refusal does not.
-        let must_wait = state.has_urgent() || matches!(outcome, Outcome::Replayed(_));
-        let ticket = (is_durable && must_wait).then(|| self.committer.submit(|frame| state.take_urgent(frame)));
+        let must_wait = is_durable && (state.has_urgent() || matches!(outcome, Outcome::Replayed(_)));
+        let ticket = must_wait.then(|| self.committer.submit(|frame| state.take_urgent(frame)));
         Ok((outcome, ticket))
     }
 
     /// Sweeps a few records of one partition.
-    fn sweep(&self, shard: &Mutex<State>, before: Micros, steps: usize) -> usize {
+    fn sweep(&self, shard: &Shard, before: Micros, steps: usize) -> usize {
         let mut state = shard.lock();
         let held = state.bytes();
         let mut gone = Vec::new();
@@ -223,7 +240,7 @@ impl Inner {
     }
 
     /// Hands at most `max` deferred changes of one partition to the committer; how many.
-    fn flush(&self, shard: &Mutex<State>, max: usize) -> usize {
+    fn flush(&self, shard: &Shard, max: usize) -> usize {
         let mut state = shard.lock();
         let mut written = 0;
         self.committer.defer(|frame| written = state.flush(max, frame));

@@ -251,22 +251,23 @@ impl Inner {
 fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
     let mut command = cmd(verb);
     command.arg(script).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
-    let mut given = Vec::with_capacity(calls.iter().map(|call| call.given.len() + call.once.len() + 16).sum());
+    for key in calls.iter().flat_map(|call| &call.keys) {
+        command.arg(key);
+    }
+    let mut given = Vec::with_capacity(256);
     let mut shared: Vec<&[u8]> = Vec::new();
-    for call in calls {
-        for key in &call.keys {
-            command.arg(key);
-        }
-        let position = match call.shared.is_empty() {
-            true => 0,
-            false => {
-                1 + shared.iter().position(|other| **other == *call.shared).unwrap_or_else(|| {
-                    shared.push(&call.shared);
-                    shared.len() - 1
-                })
+    for alike in calls.chunk_by(ScriptCall::is_like) {
+        let Some(call) = alike.first() else { continue };
+        let position = match shared.iter().position(|other| **other == *call.shared) {
+            _ if call.shared.is_empty() => 0,
+            Some(position) => position + 1,
+            None => {
+                shared.push(&call.shared);
+                shared.len()
             }
         };
-        call.write(u16::try_from(position).expect("a call holds few operations"), &mut given);
+        let few = |n: usize| u16::try_from(n).expect("a call holds few operations");
+        call.write(few(alike.len()), few(position), &mut given);
     }
     command.arg(now.unwrap_or(Micros::ZERO).get()).arg(given);
     for argument in shared {
@@ -275,17 +276,20 @@ fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> 
     command
 }
 
+/// The script's time, then one reply for each operation.
 fn replies_of(value: Value) -> Result<Vec<Reply>, RedisError> {
     match value {
         Value::BulkString(bytes) => Ok(vec![Reply::new(bytes)]),
-        Value::Array(items) => items
-            .into_iter()
-            .map(|item| match item {
-                Value::BulkString(bytes) => Ok(Reply::new(bytes)),
+        Value::Array(items) => {
+            let mut items = items.into_iter().map(|item| match item {
+                Value::BulkString(bytes) => Ok(bytes),
                 Value::ServerError(fault) => Err(fault.into()),
                 _ => Err(bad_reply()),
-            })
-            .collect(),
+            });
+            let time = items.next().unwrap_or_else(|| Err(bad_reply()))?;
+            let now = time.try_into().ok().and_then(|bytes| Micros::new(u64::from_le_bytes(bytes))).ok_or_else(bad_reply)?;
+            items.map(|item| item.map(|bytes| Reply::at(now, bytes))).collect()
+        }
         Value::ServerError(fault) => Err(fault.into()),
         _ => Err(bad_reply()),
     }

@@ -21,6 +21,7 @@ use hermod_engine::{Clock, Engine};
 use tokio::sync::watch;
 
 use crate::code::{Code, Problem};
+use crate::push::Sender;
 use crate::telemetry::Metrics;
 
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
@@ -48,6 +49,8 @@ pub struct App {
     watches: Arc<Watches>,
     /// Counts draws: where a delivery goes that belongs nowhere, and how much a pause is cut.
     pushes: Arc<AtomicU64>,
+    /// Sends deliveries to webhooks.
+    pub(crate) sender: Sender,
     /// Set when the server ends: nobody waits any more.
     stop: Arc<watch::Sender<bool>>,
     /// Nobody needs a key: for `hermod dev`.
@@ -84,7 +87,7 @@ impl Caller {
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, is_open: bool) -> App {
+    pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, sender: Sender, is_open: bool) -> App {
         let refusals = limit::refusals_for(&engine, &clock).map(Arc::new);
         let watches = Arc::new(Watches::new(engine.partitions().count()));
         App {
@@ -97,6 +100,7 @@ impl App {
             top: Arc::default(),
             watches,
             pushes: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
+            sender,
             stop: Arc::new(watch::Sender::new(false)),
             is_open,
         }

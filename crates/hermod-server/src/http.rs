@@ -91,6 +91,7 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/queues/{queue}/shift", post(deliveries::shift))
         .route("/v1/queues/{queue}/redrive", post(deliveries::redrive))
         .route("/v1/queues/{queue}/stream", get(deliveries::stream))
+        .route("/v1/queues/{queue}/attempts", get(deliveries::attempts))
         .route("/v1/queues/{queue}/stats", get(deliveries::stats))
         .route("/v1/clock", get(clock::read).post(clock::advance))
         .route("/healthz", get(health::healthz))

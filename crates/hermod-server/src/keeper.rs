@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::app::App;
-use crate::push::Sender;
 use recur::Runs;
 
 /// So often the catalog is looked at: a change of it is seen within a second.
@@ -32,11 +31,11 @@ struct Consumer {
 }
 
 /// Keeps at it until the server ends.
-pub(crate) async fn keep(app: App, sender: Sender) {
+pub(crate) async fn keep(app: App) {
     let mut consumers: HashMap<(SpaceId, QueueId), Consumer> = HashMap::new();
     let mut runs = Runs::default();
     loop {
-        consume_all(&app, &sender, &mut consumers);
+        consume_all(&app, &mut consumers);
         runs.create(&app).await;
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -50,7 +49,7 @@ pub(crate) async fn keep(app: App, sender: Sender) {
 }
 
 /// Starts what is wanted and not there, ends what is there and not wanted, or wanted otherwise.
-fn consume_all(app: &App, sender: &Sender, consumers: &mut HashMap<(SpaceId, QueueId), Consumer>) {
+fn consume_all(app: &App, consumers: &mut HashMap<(SpaceId, QueueId), Consumer>) {
     let mut wanted = HashMap::new();
     for (space, queues) in app.catalog.all_queues() {
         for queue in queues.into_iter().filter(|queue| queue.push.is_some() && queue.disabled.is_none()) {
@@ -65,7 +64,7 @@ fn consume_all(app: &App, sender: &Sender, consumers: &mut HashMap<(SpaceId, Que
             continue;
         }
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(consume::run(app.clone(), sender.clone(), name.0.clone(), Arc::clone(&queue), stopped));
+        let task = tokio::spawn(consume::run(app.clone(), name.0.clone(), Arc::clone(&queue), stopped));
         consumers.insert(name, Consumer { queue, _stop: stop, task });
     }
 }

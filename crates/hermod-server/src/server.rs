@@ -108,7 +108,13 @@ impl Server {
         // Last of all that can fail: it is shown once, so who makes it must be able to show it.
         let admin_key = if mode.open { None } else { first_key(&catalog).await? };
         let metrics = Arc::new(Metrics::new());
-        let app = App::new(engine, catalog, clock, Arc::clone(&metrics), mode.open);
+        // A server for trying things out may call what listens on the same machine.
+        let allow_private = match (mode.open, settings.webhook_networks.clone()) {
+            (true, Private::None) => Private::loopback(),
+            (_, given) => given,
+        };
+        let sender = Sender::new(Guard { allow_private });
+        let app = App::new(engine, catalog, clock, Arc::clone(&metrics), sender, mode.open);
         let shell = Shell::new(app.clone(), &settings, &config);
         let (stop, stopped) = watch::channel(false);
         let is_tls = tls.is_some();
@@ -119,12 +125,7 @@ impl Server {
                 metrics.tidy();
             }
         });
-        // A server for trying things out may call what listens on the same machine.
-        let allow_private = match (mode.open, settings.webhook_networks) {
-            (true, Private::None) => Private::loopback(),
-            (_, given) => given,
-        };
-        let keeping = tokio::spawn(keeper::keep(app.clone(), Sender::new(Guard { allow_private })));
+        let keeping = tokio::spawn(keeper::keep(app.clone()));
         Ok(Server { address, is_tls, admin_key, app, stop, accepting, upkeep, keeping })
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::{Ask, Site, rule};
 
 /// All routes there are, but for the pages for people.
-const ROUTES: [&str; 49] = [
+const ROUTES: [&str; 50] = [
     "DELETE /v1/keys/{id}",
     "DELETE /v1/queues/{queue}",
     "DELETE /v1/queues/{queue}/deliveries/{id}",
@@ -23,6 +23,7 @@ const ROUTES: [&str; 49] = [
     "GET /v1/limit/refused",
     "GET /v1/queues",
     "GET /v1/queues/{queue}",
+    "GET /v1/queues/{queue}/attempts",
     "GET /v1/queues/{queue}/deliveries",
     "GET /v1/queues/{queue}/deliveries/{id}",
     "GET /v1/queues/{queue}/schedules",

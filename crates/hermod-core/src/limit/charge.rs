@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::int::Micros;
+use crate::limit::check::lent;
 use crate::limit::limited::Limited;
 use crate::limit::meter::{Act, Meter, Step};
 use crate::limit::rule::Mode;
@@ -46,14 +47,14 @@ impl Charge<'_> {
             let found = limits.find(&self.place.space, &rule.id, self.subject);
             let stored = limits.get(found, now);
             is_fresh |= stored.is_none();
-            let step = rule.meter.step(self.act, self.cost, stored, now);
+            let step = rule.meter.step(self.act, self.cost, lent(&stored), now);
             is_refused |= step.is_refused && rule.mode != Mode::Shadow;
             steps.push((found, step));
         }
         if is_refused {
             // Those that admitted are shown as they are, uncharged.
             for (rule, (found, step)) in self.rules.iter().zip(&mut steps) {
-                *step = rule.meter.step(Act::Peek, self.cost, limits.get(*found, now), now);
+                *step = rule.meter.step(Act::Peek, self.cost, lent(&limits.get(*found, now)), now);
             }
         }
         Tested { steps, is_refused, is_fresh }

@@ -1,5 +1,7 @@
 //! Takes `cost` from every matching rule, or from none. Twin of `check.lua`.
 
+use std::borrow::{Borrow, Cow};
+
 use smallvec::{SmallVec, smallvec};
 
 use crate::id::Subject;
@@ -10,86 +12,99 @@ use crate::limit::index::no_rules;
 use crate::limit::limited::{Limited, Rules};
 use crate::limit::meter::{Act, Retry, Ruled};
 use crate::limit::rule::Mode;
-use crate::limit::tally::Head;
+use crate::limit::tally::{Head, Tally};
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
 use crate::partition::Place;
 use crate::record;
 use crate::state::{Full, State};
 
 /// May `subject` take `cost` now? If every rule admits it, it is taken.
-#[derive(Clone, Debug)]
-pub struct Check {
-    place: Place,
+///
+/// It owns what it is about, or borrows it (`Check<&Place, &Subject, &Rules>`): to count references to names and rules
+/// that all threads use takes longer than the check.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<P = Place, S = Subject, R = Rules> {
+    place: P,
     /// Whose counters; none: those that all subjects share.
-    subject: Option<Subject>,
+    subject: Option<S>,
     /// Who asks, and whose idempotency keys count, where all share the counters.
-    asker: Option<Subject>,
+    asker: Option<S>,
     act: Act,
     cost: u64,
-    rules: Rules,
+    rules: R,
 }
 
-impl Check {
+impl<P: Borrow<Place>, S: Borrow<Subject>, R: Borrow<Rules>> Check<P, S, R> {
     /// `place` is that of the subject, or of the home `""` where all subjects share the counters. A
     /// cost of zero is held at 1, one above 2^53 - 1 at that.
-    pub fn new(place: Place, subject: Option<Subject>, act: Act, cost: u64, rules: Rules) -> Check {
+    pub fn new(place: P, subject: Option<S>, act: Act, cost: u64, rules: R) -> Check<P, S, R> {
         Check { place, subject, asker: None, act, cost: cost.clamp(1, INT_MAX), rules }
     }
 
     /// On behalf of this subject, where all share the counters.
     #[must_use]
-    pub fn asked_by(mut self, asker: Subject) -> Check {
+    pub fn asked_by(mut self, asker: S) -> Check<P, S, R> {
         self.asker = Some(asker);
         self
     }
 
     /// Whose counters.
     fn counted(&self) -> &str {
-        self.subject.as_ref().map_or("", Subject::as_str)
+        self.subject.as_ref().map_or("", |subject| subject.borrow().as_str())
     }
 
     /// The rules it tests, in the order of the answer.
     pub fn rules(&self) -> &Rules {
-        &self.rules
+        self.rules.borrow()
     }
 
     fn charge(&self) -> Charge<'_> {
-        Charge { place: &self.place, subject: self.counted(), act: self.act, cost: self.cost, rules: &self.rules }
+        Charge { place: self.place.borrow(), subject: self.counted(), act: self.act, cost: self.cost, rules: self.rules() }
     }
 
     /// Under one rule, as most are: nothing is collected.
     fn apply_one(&self, rule: &Limited, state: &mut State, now: Micros) -> Result<Checked, Full> {
-        let found = state.limits.find(&self.place.space, &rule.id, self.counted());
+        let found = state.limits.find(&self.place.borrow().space, &rule.id, self.counted());
         let stored = state.limits.get(found, now);
         let is_fresh = stored.is_none();
-        let step = rule.meter.step(self.act, self.cost, stored, now);
+        let step = rule.meter.step(self.act, self.cost, lent(&stored), now);
         let is_refused = step.is_refused && rule.mode != Mode::Shadow;
         let heads = smallvec![step.head()];
         if self.charge().writes(rule, &step) {
             if is_fresh && state.is_full && matches!(self.act, Act::Check | Act::Force) {
                 return Err(Full);
             }
-            state.limits.put(found, &self.place, rule, self.counted(), step);
+            state.limits.put(found, self.place.borrow(), rule, self.counted(), step);
         }
         Ok(Checked { now, cost: self.cost, is_refused, heads, told: None })
     }
 }
 
-impl Operation for Check {
+/// A record as meters take it.
+pub(super) fn lent<'a>(stored: &'a Option<(Cow<'_, Tally>, Micros)>) -> Option<(&'a Tally, Micros)> {
+    stored.as_ref().map(|(tally, until)| (&**tally, *until))
+}
+
+impl<P, S, R> Operation for Check<P, S, R>
+where
+    P: Borrow<Place> + Send + Sync,
+    S: Borrow<Subject> + Send + Sync,
+    R: Borrow<Rules> + Send + Sync,
+{
     type Answer = Checked;
 
     const SCRIPT: Script = script!("limit/check", "limit/meter", "limit/charge");
 
     fn place(&self) -> &Place {
-        &self.place
+        self.place.borrow()
     }
 
     fn home(&self) -> &str {
-        self.subject.as_ref().or(self.asker.as_ref()).map_or("", Subject::as_str)
+        self.subject.as_ref().or(self.asker.as_ref()).map_or("", |subject| subject.borrow().as_str())
     }
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Checked, Full> {
-        if let [rule] = &*self.rules {
+        if let [rule] = &**self.rules() {
             return self.apply_one(rule, state, now);
         }
         let charge = self.charge();
@@ -105,16 +120,16 @@ impl Operation for Check {
     }
 
     fn call(&self, call: &mut ScriptCall, about: Micros) {
-        call.keys.push(key::limit(&self.place, self.counted()));
+        call.keys.push(key::limit(self.place.borrow(), self.counted()));
         call.given.push(self.act.number());
         call.given.extend_from_slice(&self.cost.to_le_bytes());
-        for rule in self.rules.iter() {
+        for rule in self.rules().iter() {
             rule.write(&mut call.shared, about);
         }
     }
 
     fn is_durable(&self) -> bool {
-        self.act != Act::Peek && self.rules.iter().any(|rule| rule.durable)
+        self.act != Act::Peek && self.rules().iter().any(|rule| rule.durable)
     }
 
     fn is_kept(&self, answer: &Checked) -> bool {
@@ -123,7 +138,7 @@ impl Operation for Check {
     }
 
     fn note(&self, about: Micros) -> Vec<u8> {
-        Limited::write_all(&self.rules, about)
+        Limited::write_all(self.rules(), about)
     }
 
     fn reply(&self, answer: &Checked) -> Reply {
@@ -137,18 +152,23 @@ impl Operation for Check {
     }
 
     fn answer(&self, reply: &Reply, note: Option<&[u8]>) -> Result<Checked, BadReply> {
-        let mut rest = reply.as_bytes();
-        let [word] = record::take(&mut rest).ok_or_else(|| reply.bad("is empty"))?;
-        let now = record::take_micros(&mut rest).ok_or_else(|| reply.bad("has no time"))?;
+        let (mut rest, mut now) = (reply.as_bytes(), reply.now());
+        // One that was kept says when; a script says it once for all.
+        if note.is_some() {
+            let kept = record::take(&mut rest).filter(|word| matches!(word, b"a" | b"d")).and_then(|_| record::take_micros(&mut rest));
+            now = kept.ok_or_else(|| reply.bad("has no time"))?;
+        }
         let told = note.map(|note| Limited::read_all(note).ok_or_else(|| reply.bad("has a note that is none of ours"))).transpose()?;
-        let mut heads = SmallVec::with_capacity(self.rules.len());
+        let rules = told.as_ref().unwrap_or(self.rules());
+        let mut heads: SmallVec<[Head; 1]> = SmallVec::with_capacity(rules.len());
         while !rest.is_empty() {
             heads.push(Head::take(&mut rest).ok_or_else(|| reply.bad("holds half a record"))?);
         }
-        match heads.len() == told.as_ref().unwrap_or(&self.rules).len() {
-            true => Ok(Checked { now, cost: self.cost, is_refused: word == b'd', heads, told }),
-            false => Err(reply.bad("speaks of other rules")),
+        if heads.len() != rules.len() {
+            return Err(reply.bad("speaks of other rules"));
         }
+        let is_refused = rules.iter().zip(&heads).any(|(rule, head)| head.is_refused && rule.mode != Mode::Shadow);
+        Ok(Checked { now, cost: self.cost, is_refused, heads, told })
     }
 }
 

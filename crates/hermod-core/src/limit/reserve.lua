@@ -2,14 +2,17 @@
 -- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record (limit/meter.lua)
 --         hm:{space/pp}:reserve:<subject>  STRING  reservations (limit/reservations.lua)
 -- ARGV    <c16I8I8 number, cost, ttl> <Bc0 of every rule its flags> <I2c0 parts that were charged elsewhere>
---         <I8 until when an expiry gives those back>; shared: the rules (limit/charge.lua)
--- REPLY   that of limit/charge.lua | 'f' <I8 now>: too many are open; nothing was changed
+--         <I8 until when an expiry gives those back>; shared: the rules (limit/meter.lua)
+-- REPLY   that of limit/charge.lua | 'f' <I8 now>: too many are open; nothing was changed. What is kept for an
+--         idempotency key is 'a' <I8 now> and the former
 return drive(function(first_key, at, shared, keep)
   local number, cost, ttl, flags, parts, refunds = unpack_ints('<c16I8I8Bc0I2c0I8', given, at)
-  local key, reserve_key, rules = KEYS[first_key], KEYS[first_key + 1], known[shared] or rules_of(shared)
+  local key, reserve_key, rules = KEYS[first_key], KEYS[first_key + 1], known[shared]
   local list, open = reservations(reserve_key)
   if open >= OPEN_MAX then return 'f' .. pack_ints('<I8', now) end
-  local reply, last, latest, before = test(key, CHECK, cost, rules)
+  local stored = {}
+  if #rules > 0 then stored = call('HMGET', key, unpack(rules.ids)) end
+  local reply, last, latest, before = test(CHECK, cost, rules, stored)
   if not last then return reply end
 
   local own, charged = {}, 1
@@ -31,6 +34,6 @@ return drive(function(first_key, at, shared, keep)
   list[#list + 1] = { OPEN, number, expires, cost, parts, till, pack_reservation(OPEN, number, expires, refunds, cost, 0, parts) }
   write(key, last, latest, before)
   write_reservations(reserve_key, list)
-  if keep then keep(reply) end
+  if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   return reply
 end)

@@ -5,6 +5,7 @@
 
 use crate::int::{INT_MAX, Micros};
 use crate::key;
+use crate::limit::check::lent;
 use crate::limit::limited::{Limited, write_text};
 use crate::limit::meter::{Act, Meter};
 use crate::limit::reservation_id::ReservationId;
@@ -58,7 +59,7 @@ impl Settle {
                 continue;
             }
             let found = state.limits.find(&self.place.space, &rule.id, &self.home);
-            let step = rule.meter.step(act, cost, state.limits.get(found, now), now);
+            let step = rule.meter.step(act, cost, lent(&state.limits.get(found, now)), now);
             state.limits.put(found, &self.place, &rule, &self.home, step);
         }
     }

@@ -9,7 +9,7 @@ use crate::id::QueueId;
 use crate::int::Micros;
 use crate::key;
 use crate::once::KEEP;
-use crate::partition::Place;
+use crate::partition::{Place, joined};
 use crate::queue::delivery::Number;
 use crate::queue::line::Queue;
 use crate::record::{Damaged, Family, Record};
@@ -22,49 +22,34 @@ pub struct Queues {
     finished: Table<Finished>,
     urgent: Vec<u8>,
     bytes: usize,
-    /// Scratch, so that a lookup allocates nothing.
-    key: Vec<u8>,
 }
 
 impl Queues {
     pub(super) fn new(partition: u16) -> Queues {
-        Queues {
-            partition,
-            queues: HashMap::new(),
-            finished: Table::new(Family::Finished, partition),
-            urgent: Vec::new(),
-            bytes: 0,
-            key: Vec::new(),
-        }
+        Queues { partition, queues: HashMap::new(), finished: Table::new(Family::Finished, partition), urgent: Vec::new(), bytes: 0 }
     }
 
     /// Looks at a queue.
-    pub(crate) fn get(&mut self, place: &Place, queue: &QueueId) -> Option<&Queue> {
-        super::join(&mut self.key, [place.space.as_str(), queue.as_str()]);
-        self.queues.get(self.key.as_slice())
+    pub(crate) fn get(&self, place: &Place, queue: &QueueId) -> Option<&Queue> {
+        self.queues.get(&*joined([place.space.as_str(), queue.as_str()]))
     }
 
     /// Changes a queue, if anything was ever pushed to it here.
     pub(crate) fn change<A>(&mut self, place: &Place, queue: &QueueId, act: impl FnOnce(&mut Change<'_>) -> A) -> Option<A> {
-        super::join(&mut self.key, [place.space.as_str(), queue.as_str()]);
-        let name = std::mem::take(&mut self.key);
-        let mut done = None;
-        if let Some(queue) = self.queues.get_mut(name.as_slice()) {
-            let (before, last) = (queue.bytes(), queue.last());
-            let mut change = Change { queue, finished: &mut self.finished, name: &name };
-            done = Some(act(&mut change));
-            queue.take_urgent(last, &mut self.urgent);
-            self.bytes = (self.bytes + queue.bytes()).saturating_sub(before);
-        }
-        self.key = name;
-        done
+        let name = joined([place.space.as_str(), queue.as_str()]);
+        let queue = self.queues.get_mut(&*name)?;
+        let (before, last) = (queue.bytes(), queue.last());
+        let done = act(&mut Change { queue, finished: &mut self.finished, name: &name });
+        queue.take_urgent(last, &mut self.urgent);
+        self.bytes = (self.bytes + queue.bytes()).saturating_sub(before);
+        Some(done)
     }
 
     /// Changes a queue, which is made if it is not there.
     pub(crate) fn make<A>(&mut self, place: &Place, queue: &QueueId, act: impl FnOnce(&mut Change<'_>) -> A) -> A {
-        super::join(&mut self.key, [place.space.as_str(), queue.as_str()]);
-        if !self.queues.contains_key(self.key.as_slice()) {
-            self.queues.insert(self.key.as_slice().into(), Queue::new(self.partition, &self.key));
+        let name = joined([place.space.as_str(), queue.as_str()]);
+        if !self.queues.contains_key(&*name) {
+            self.queues.insert((*name).into(), Queue::new(self.partition, &name));
         }
         self.change(place, queue, act).expect("it is there now")
     }

@@ -3,14 +3,16 @@
 //! Records stand in a list, found by an index of their positions. So a sweep walks the list in small
 //! steps without a second index, growth moves nothing, and a record costs its own size and a few bytes:
 //! of counters there may be millions. A record that goes leaves its place to the last one.
+//!
+//! A lookup waits for memory twice, for a line of the index and for the record's own line.
 
 use std::collections::BTreeMap;
 use std::mem;
 
-use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunks::Chunks;
+use super::index::Index;
 use super::key::Key;
 use crate::int::Micros;
 use crate::record::{self, Damaged, Family, Record};
@@ -28,14 +30,42 @@ pub trait Value: Sized {
 }
 
 /// What the index, the spare room of the list and the allocator take for a record beyond its own size, measured.
-const SLOT_OVERHEAD: usize = 32;
+const SLOT_OVERHEAD: usize = 24;
 
+/// A record. A small one with a short key fills a line of the cache, so it begins where one does.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot<V> {
     key: Key,
     value: V,
-    until: Micros,
-    is_dirty: bool,
+    end: End,
+}
+
+/// When a record ends, and whether the journal has yet to see it: in one word, as times leave the top bit free.
+#[derive(Clone, Copy, Debug)]
+struct End(u64);
+
+const DIRTY: u64 = 1 << 63;
+
+impl End {
+    fn until(self) -> Micros {
+        Micros::saturating(self.0 & !DIRTY)
+    }
+
+    fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+
+    fn set_until(&mut self, until: Micros) {
+        self.0 = (self.0 & DIRTY) | until.get();
+    }
+
+    /// Sets the mark; whether it was set.
+    fn set_dirty(&mut self, is_dirty: bool) -> bool {
+        let was_dirty = self.is_dirty();
+        self.0 = (self.0 & !DIRTY) | if is_dirty { DIRTY } else { 0 };
+        was_dirty
+    }
 }
 
 /// Where a key's record is, or would be. Good until a record is removed.
@@ -58,9 +88,9 @@ pub struct Table<V> {
     family: Family,
     partition: u16,
     slots: Chunks<Slot<V>>,
-    index: HashTable<u32>,
+    index: Index,
     /// Positions of deferred changes. A removal may leave one pointing at another slot, or at none:
-    /// `is_dirty` decides.
+    /// the slot's own mark decides.
     dirty: Vec<u32>,
     urgent: Vec<u8>,
     /// Deletions that need not be urgent, for the next flush.
@@ -76,7 +106,7 @@ impl<V: Value> Table<V> {
             family,
             partition,
             slots: Chunks::new(),
-            index: HashTable::new(),
+            index: Index::default(),
             dirty: Vec::new(),
             urgent: Vec::new(),
             gone: Vec::new(),
@@ -103,8 +133,8 @@ impl<V: Value> Table<V> {
     /// Where the record of this key is, or would be.
     pub fn find(&self, key: &[u8]) -> Found {
         let hash = xxh3_64(key);
-        let is_it = |position: &u32| self.slot(*position).is_some_and(|slot| slot.key.as_bytes() == key);
-        Found { hash, position: self.index.find(hash, is_it).copied() }
+        let is_it = |position: u32| self.slot(position).is_some_and(|slot| slot.key.as_bytes() == key);
+        Found { hash, position: self.index.find(hash, is_it) }
     }
 
     fn slot(&self, position: u32) -> Option<&Slot<V>> {
@@ -114,7 +144,7 @@ impl<V: Value> Table<V> {
     /// The record that was found and its end, unless it has ended: one that is still there says the
     /// same as one that was swept.
     pub fn live_at(&self, found: Found, now: Micros) -> Option<(&V, Micros)> {
-        self.slot(found.position?).filter(|slot| slot.until > now).map(|slot| (&slot.value, slot.until))
+        self.slot(found.position?).map(|slot| (&slot.value, slot.end.until())).filter(|(_, until)| *until > now)
     }
 
     /// The record of this key and its end, unless it has ended.
@@ -134,7 +164,7 @@ impl<V: Value> Table<V> {
         }
         let position = self.set(found, key, value, until);
         if let Some(slot) = self.slots.get_mut(at(position)) {
-            let was_dirty = mem::replace(&mut slot.is_dirty, !urgent);
+            let was_dirty = slot.end.set_dirty(!urgent);
             if !urgent && !was_dirty {
                 self.dirty.push(position);
             }
@@ -162,14 +192,13 @@ impl<V: Value> Table<V> {
         {
             self.bytes = self.bytes + added - slot.value.heap_bytes();
             slot.value = value;
-            slot.until = until;
+            slot.end.set_until(until);
             return position;
         }
         self.bytes += added + Self::slot_bytes(key);
         let position = u32::try_from(self.slots.len()).expect("a partition holds fewer than 2^32 records");
-        self.slots.push(Slot { key: Key::new(key), value, until, is_dirty: false });
-        let slots = &self.slots;
-        self.index.insert_unique(found.hash, position, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(slot.key.as_bytes())));
+        self.slots.push(Slot { key: Key::new(key), value, end: End(until.get()) });
+        self.index.insert(found.hash, position);
         position
     }
 
@@ -209,8 +238,9 @@ impl<V: Value> Table<V> {
         while written < max {
             let Some(position) = self.dirty.pop() else { break };
             let Some(slot) = self.slots.get_mut(at(position)) else { continue };
-            if mem::take(&mut slot.is_dirty) {
-                record::write(out, self.family, self.partition, slot.key.as_bytes(), Some(&|out| write_slot(out, &slot.value, slot.until)));
+            if slot.end.set_dirty(false) {
+                let value = |out: &mut Vec<u8>| write_slot(out, &slot.value, slot.end.until());
+                record::write(out, self.family, self.partition, slot.key.as_bytes(), Some(&value));
                 written += 1;
             }
         }
@@ -225,7 +255,7 @@ impl<V: Value> Table<V> {
                 self.sweep_at = 0;
             }
             let Some(slot) = self.slots.get(self.sweep_at) else { break };
-            if slot.until < before {
+            if slot.end.until() < before {
                 record::write(out, self.family, self.partition, slot.key.as_bytes(), None);
                 self.remove(u32::try_from(self.sweep_at).unwrap_or(u32::MAX));
                 dropped += 1;
@@ -239,24 +269,14 @@ impl<V: Value> Table<V> {
     fn remove(&mut self, position: u32) {
         let Some(slot) = self.slots.get(at(position)) else { return };
         self.bytes -= slot.value.heap_bytes() + Self::slot_bytes(slot.key.as_bytes());
-        let hash = xxh3_64(slot.key.as_bytes());
-        if let Ok(entry) = self.index.find_entry(hash, |other| *other == position) {
-            entry.remove();
-        }
+        self.index.remove(xxh3_64(slot.key.as_bytes()), position);
         self.slots.swap_remove(at(position));
         // The last record has moved here, unless it was the last itself.
         let Some(moved) = self.slots.get(at(position)) else { return };
         let was_at = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        if let Some(place) = self.index.find_mut(xxh3_64(moved.key.as_bytes()), |other| *other == was_at) {
-            *place = position;
-        }
-        if moved.is_dirty {
+        self.index.moved(xxh3_64(moved.key.as_bytes()), was_at, position);
+        if moved.end.is_dirty() {
             self.dirty.push(position);
-        }
-        // Room that a wave of records took is given back when most of them are gone.
-        if self.slots.len() < self.index.capacity() / 4 {
-            let slots = &self.slots;
-            self.index.shrink_to(slots.len() * 2, |other| slots.get(at(*other)).map_or(0, |slot| xxh3_64(slot.key.as_bytes())));
         }
     }
 
@@ -268,7 +288,7 @@ impl<V: Value> Table<V> {
             let mut parts = key.splitn(3, '\0');
             let mut part = || parts.next().unwrap_or("");
             let tag = format!("{}/{}", part(), self.partition);
-            out.insert(spell(&tag, part(), part()), (slot.value.to_text(slot.until), slot.until));
+            out.insert(spell(&tag, part(), part()), (slot.value.to_text(slot.end.until()), slot.end.until()));
         }
     }
 }
@@ -319,6 +339,11 @@ mod tests {
         table.take_urgent(&mut urgent);
         assert_eq!(record::read(&urgent).count(), 1);
         assert_eq!(table.flush(8, &mut Vec::new()), 0, "a stale flush would undo the urgent change");
+    }
+
+    #[test]
+    fn a_counter_with_a_short_key_fills_one_line() {
+        assert_eq!(size_of::<Slot<crate::limit::packed::Packed>>(), 64);
     }
 
     #[test]

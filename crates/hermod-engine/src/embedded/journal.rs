@@ -12,7 +12,7 @@
 //! that are folded are deleted by the committer, a few with each commit, so the file's pages are
 //! used again and it does not grow.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use hermod_core::Partitions;
@@ -25,8 +25,9 @@ use crate::error::OpenError;
 pub(super) const FORMAT: u32 = 2;
 /// Each frame opens with this byte.
 const FRAME_VERSION: u8 = 1;
-/// At most so many bytes of frames are folded in one step.
-const FOLD_STEP_BYTES: usize = 8 << 20;
+/// At most so many bytes of frames are folded in one step, and held in memory for it. The larger the step, the more of
+/// them are about the same records, and of those only the last is written.
+const FOLD_STEP_BYTES: usize = 32 << 20;
 /// At most so many folded frames are deleted with one commit.
 const TRIM_STEP: u64 = 64;
 
@@ -234,37 +235,21 @@ impl Folder {
 
     /// Folds the next frames, a few MiB of them; the last frame the snapshot contains then.
     pub(super) fn step(&mut self, folded: u64) -> rusqlite::Result<u64> {
-        let mut through = folded;
-        let mut bytes = 0;
+        let frames = self.next_frames(folded)?;
+        let Some((through, _)) = frames.last() else { return Ok(folded) };
         // The last write of a record wins; in the order of keys the B-tree is written once.
-        let mut latest: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
-        {
-            let mut select = self.journal.prepare_cached("SELECT seq, frame FROM frames WHERE seq > ?1 ORDER BY seq")?;
-            let mut rows = select.query([folded])?;
-            while let Some(row) = rows.next()? {
-                let frame = row.get_ref(1)?.as_blob()?;
-                // A damaged frame stays where it is: the next start will refuse it, loudly.
-                let Ok(read) = records(frame).and_then(|frame| record::read(frame).collect::<Result<Vec<_>, _>>()) else { break };
-                for record in read {
-                    let (key, value) = split(&record);
-                    latest.insert(key, value);
-                }
-                through = row.get(0)?;
-                bytes += frame.len();
-                if bytes >= FOLD_STEP_BYTES {
-                    break;
-                }
-            }
+        let mut latest: HashMap<&[u8], Option<&[u8]>> = HashMap::new();
+        for (_, frame) in &frames {
+            latest.extend(records(frame).into_iter().flat_map(record::cut).flatten());
         }
-        if through == folded {
-            return Ok(folded);
-        }
+        let mut latest: Vec<_> = latest.into_iter().collect();
+        latest.sort_unstable();
         let tx = self.snapshot.transaction()?;
         {
             let mut put =
                 tx.prepare_cached("INSERT INTO records (key, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value")?;
             let mut delete = tx.prepare_cached("DELETE FROM records WHERE key = ?1")?;
-            for (key, value) in &latest {
+            for (key, value) in latest {
                 match value {
                     Some(value) => put.execute(params![key, value])?,
                     None => delete.execute([key])?,
@@ -273,7 +258,26 @@ impl Folder {
         }
         tx.execute("UPDATE folded SET through = ?1", [through])?;
         tx.commit()?;
-        Ok(through)
+        Ok(*through)
+    }
+
+    /// The next frames to fold, with their numbers.
+    fn next_frames(&self, folded: u64) -> rusqlite::Result<Vec<(u64, Vec<u8>)>> {
+        let mut select = self.journal.prepare_cached("SELECT seq, frame FROM frames WHERE seq > ?1 ORDER BY seq")?;
+        let mut rows = select.query([folded])?;
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = rows.next()?
+            && bytes < FOLD_STEP_BYTES
+        {
+            let frame = row.get_ref(1)?.as_blob()?;
+            // A damaged frame stays where it is: the next start will refuse it, loudly.
+            if !records(frame).is_ok_and(|frame| record::cut(frame).all(|cut| cut.is_ok())) {
+                break;
+            }
+            bytes += frame.len();
+            frames.push((row.get(0)?, frame.to_owned()));
+        }
+        Ok(frames)
     }
 
     /// Copies both write-ahead logs back into their files; the size of the journal's, in pages.
@@ -282,16 +286,4 @@ impl Folder {
         let pages: Option<i64> = self.journal.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).optional()?;
         Ok(pages.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
-}
-
-/// A record's bytes up to its value, and from its value on: together they are the record again.
-fn split(record: &Record<'_>) -> (Vec<u8>, Option<Vec<u8>>) {
-    let mut key = Vec::with_capacity(record.key.len() + 8);
-    record::write(&mut key, record.family, record.partition, record.key, None);
-    key.truncate(key.len() - 4);
-    let value = record.value.map(|value| {
-        let length = u32::try_from(value.len()).expect("a value's length was read from a u32");
-        [length.to_le_bytes().as_slice(), value].concat()
-    });
-    (key, value)
 }

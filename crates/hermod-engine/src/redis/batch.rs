@@ -6,12 +6,15 @@
 //!
 //! Not on a Cluster, where a call may touch one slot only, and not where replicas are waited for.
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ::redis::RedisError;
 use hermod_core::{Reply, Script, ScriptCall};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Inner, not_connected};
 
@@ -36,7 +39,21 @@ struct State {
 #[derive(Debug)]
 struct Waiting {
     call: ScriptCall,
+    asked: Asked,
+}
+
+/// Who waits for an answer, and until when.
+#[derive(Debug)]
+struct Asked {
     answer: oneshot::Sender<Result<Reply, RedisError>>,
+    until: Instant,
+}
+
+impl Asked {
+    fn tell(self, answer: Result<Reply, RedisError>) {
+        // Whoever went away does not need it.
+        let _gone = self.answer.send(answer).is_err();
+    }
 }
 
 impl Batch {
@@ -47,9 +64,11 @@ impl Batch {
     /// Joins the next call.
     pub(super) async fn join(self: &Arc<Batch>, inner: &Arc<Inner>, call: ScriptCall) -> Result<Reply, RedisError> {
         let (answer, answered) = oneshot::channel();
+        // Its place in the line counts too: a store that is silent must not make the last wait for all before it.
+        let until = Instant::now() + inner.options.timeout;
         let is_free = {
             let mut state = self.state.lock();
-            state.waiting.push(Waiting { call, answer });
+            state.waiting.push(Waiting { call, asked: Asked { answer, until } });
             let is_free = state.under_way < UNDER_WAY_MAX;
             state.under_way += usize::from(is_free);
             is_free
@@ -58,11 +77,7 @@ impl Batch {
             // A task of its own: the others must not depend on whoever came first staying for the answer.
             tokio::spawn(Arc::clone(self).send_all(Arc::clone(inner)));
         }
-        // Its place in the line counts too: a store that is silent must not make the last wait for all before it.
-        match tokio::time::timeout(inner.options.timeout, answered).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(not_connected())),
-            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-        }
+        answered.await.unwrap_or_else(|_| Err(not_connected()))
     }
 
     /// Sends one batch after the other until nobody waits.
@@ -70,31 +85,41 @@ impl Batch {
         // Given back also if this task falls over: the others must not wait for it for ever.
         let mut turn = Turn { batch: Arc::clone(&self), is_over: false };
         loop {
-            let (calls, answers): (Vec<_>, Vec<_>) = {
+            let now = Instant::now();
+            let (calls, asked): (Vec<_>, VecDeque<_>) = {
                 let mut state = self.state.lock();
-                // Whoever has gone was told that nothing is known; better that nothing is done.
-                state.waiting.retain(|waiting| !waiting.answer.is_closed());
+                // Whoever has gone was told that nothing is known, whoever is late is told now; better that nothing is done.
+                state.waiting.retain(|waiting| !waiting.asked.answer.is_closed() && waiting.asked.until > now);
                 if state.waiting.is_empty() {
                     state.under_way -= 1;
                     turn.is_over = true;
                     return;
                 }
                 let many = state.waiting.len().min(BATCH_MAX);
-                state.waiting.drain(..many).map(|waiting| (waiting.call, waiting.answer)).unzip()
+                state.waiting.drain(..many).map(|waiting| (waiting.call, waiting.asked)).unzip()
             };
-            match inner.call(&self.script, &calls, 0).await {
-                Ok((replies, _)) => {
-                    for (answer, reply) in answers.into_iter().zip(replies) {
-                        // Whoever went away does not need it.
-                        let _gone = answer.send(Ok(reply)).is_err();
-                    }
-                }
-                Err(fault) => {
-                    for answer in answers {
-                        let _gone = answer.send(Err(fault.clone())).is_err();
-                    }
-                }
+            self.send_one(&inner, &calls, asked).await;
+        }
+    }
+
+    /// Sends one batch. Everyone in it is answered in time, the first first; nobody has a timer for himself. Those who
+    /// wait in line have come later: by the time theirs is up, they are in a batch.
+    async fn send_one(&self, inner: &Inner, calls: &[ScriptCall], mut asked: VecDeque<Asked>) {
+        let mut call = pin!(inner.call(&self.script, calls, 0));
+        let mut late = 0;
+        let ended = loop {
+            let Some(first) = asked.front() else { return };
+            if let Ok(ended) = timeout_at(first.until, call.as_mut()).await {
+                break ended;
             }
+            if let Some(first) = asked.pop_front() {
+                first.tell(Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
+                late += 1;
+            }
+        };
+        match ended {
+            Ok((replies, _)) => asked.into_iter().zip(replies.into_iter().skip(late)).for_each(|(asked, reply)| asked.tell(Ok(reply))),
+            Err(fault) => asked.into_iter().for_each(|asked| asked.tell(Err(fault.clone()))),
         }
     }
 }

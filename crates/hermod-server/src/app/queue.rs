@@ -3,6 +3,7 @@
 //! A queue lies in many partitions: a delivery is with its recipient, else with its key, else anywhere; a queue
 //! of total order is in one. What a call means to several partitions is one operation each.
 
+mod catch_up;
 mod claim;
 mod edit;
 mod list;

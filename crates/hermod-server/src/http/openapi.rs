@@ -53,6 +53,7 @@ use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, sp
         deliveries::redrive,
         deliveries::stream,
         deliveries::stats,
+        deliveries::attempts,
         clock::read,
         clock::advance,
         health::healthz,

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use crate::app::{App, ClaimAsk, SettleAsk, Taken};
-use crate::push::{Endpoint, Parcel, Secret, Sender, Sent, Target};
+use crate::push::{Endpoint, Parcel, Secret, Sent, Target};
 
 /// So many are logged together.
 const LOG_COUNT: usize = 100;
@@ -22,11 +22,11 @@ const WAIT: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Consumes one queue until it is told to end.
-pub(super) async fn run(app: App, sender: Sender, space: SpaceId, queue: Arc<Queue>, stopped: oneshot::Receiver<()>) {
+pub(super) async fn run(app: App, space: SpaceId, queue: Arc<Queue>, stopped: oneshot::Receiver<()>) {
     match &queue.push {
         Some(Push::Log) => log(&app, &space, &queue, stopped).await,
         Some(Push::Webhook(webhook)) => match endpoint(&space, webhook) {
-            Some(endpoint) => send(&app, &sender, &space, &queue, Arc::new(endpoint), stopped).await,
+            Some(endpoint) => send(&app, &space, &queue, Arc::new(endpoint), stopped).await,
             None => {
                 tracing::warn!(queue = queue.id.as_str(), "the webhook's address cannot be used; correct the queue");
                 let _stopped = stopped.await;
@@ -87,18 +87,11 @@ fn endpoint(space: &SpaceId, webhook: &Webhook) -> Option<Endpoint> {
 }
 
 /// Claims as many as can be sent at once, and sends them beside each other.
-async fn send(
-    app: &App,
-    sender: &Sender,
-    space: &SpaceId,
-    queue: &Arc<Queue>,
-    endpoint: Arc<Endpoint>,
-    mut stopped: oneshot::Receiver<()>,
-) {
+async fn send(app: &App, space: &SpaceId, queue: &Arc<Queue>, endpoint: Arc<Endpoint>, mut stopped: oneshot::Receiver<()>) {
     let mut sending = JoinSet::new();
     loop {
         while sending.try_join_next().is_some() {}
-        if let Some(ready_at) = sender.ready_at(&endpoint) {
+        if let Some(ready_at) = app.sender.ready_at(&endpoint) {
             // It rests after failures: nothing is claimed that could not be sent.
             tokio::select! {
                 () = sleep_until(ready_at) => continue,
@@ -106,7 +99,7 @@ async fn send(
                 () = app.stopping() => break,
             }
         }
-        let room = sender.room(&endpoint).min(endpoint.concurrency.saturating_sub(sending.len()));
+        let room = app.sender.room(&endpoint).min(endpoint.concurrency.saturating_sub(sending.len()));
         if room == 0 {
             tokio::select! {
                 _ = sending.join_next(), if !sending.is_empty() => continue,
@@ -118,20 +111,20 @@ async fn send(
         let wait = if sending.is_empty() { WAIT } else { Duration::from_millis(50) };
         let Some(taken) = next(app, space, queue, room, wait, &mut stopped).await else { break };
         for one in taken {
-            sending.spawn(deliver(app.clone(), sender.clone(), space.clone(), Arc::clone(queue), Arc::clone(&endpoint), one));
+            sending.spawn(deliver(app.clone(), space.clone(), Arc::clone(queue), Arc::clone(&endpoint), one));
         }
     }
     // Those under way finish: their leases are longer than their requests.
     while sending.join_next().await.is_some() {}
 }
 
-async fn deliver(app: App, sender: Sender, space: SpaceId, queue: Arc<Queue>, endpoint: Arc<Endpoint>, taken: Taken) {
+async fn deliver(app: App, space: SpaceId, queue: Arc<Queue>, endpoint: Arc<Endpoint>, taken: Taken) {
     let held = [(taken.id, taken.handed.token)];
     let Some((meta, payload)) = read_body(&taken.handed.body) else { return };
     let id = taken.id.to_string();
     let attempt = u32::from(taken.handed.attempt);
     let parcel = Parcel { id: &id, at: app.now(), body: payload, is_json: meta.is_json, attempt, queue: queue.id.as_str() };
-    let ask = match sender.send(&endpoint, &parcel).await {
+    let ask = match app.sender.send(&endpoint, &parcel).await {
         Sent::Accepted { .. } => SettleAsk::Ack,
         Sent::Refused { status, why, retry_after } => {
             tracing::debug!(queue = queue.id.as_str(), id, attempt, status, why, "a webhook did not take a delivery");

@@ -135,9 +135,9 @@ impl App {
         once: Option<&Once>,
     ) -> Result<Ran, Fault> {
         let place = self.engine.partitions().place(&caller.space, subject.map_or("", Subject::as_str));
-        let mut check = Check::new(place, subject.cloned(), act, ask.cost, Arc::clone(rules));
+        let mut check = Check::new(&place, subject, act, ask.cost, rules);
         if subject.is_none() {
-            check = check.asked_by(ask.subject.clone());
+            check = check.asked_by(&ask.subject);
         }
         let ran = self.engine.run(&check, once).await.map_err(Fault::Engine)?;
         let (checked, is_replayed) = match ran.outcome {

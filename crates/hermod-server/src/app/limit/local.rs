@@ -35,7 +35,7 @@ impl Local {
         state.is_full = state.bytes() >= BYTES_MAX;
         let mut run = |subject: Option<&Subject>, act: Act, rules: &Rules| {
             let place = Partitions::DEFAULT.place(space, subject.map_or("", Subject::as_str));
-            let check = Check::new(place, subject.cloned(), act, ask.cost, rules.clone());
+            let check = Check::new(&place, subject, act, ask.cost, rules);
             let checked = check.apply(state, now).map_or_else(|_| Explained::unlimited(now, ask.cost), |checked| checked.explained(rules));
             Ran { checked, durability: hermod_engine::Durability::Deferred, is_charged: false, is_reserved: false, is_replayed: false }
         };

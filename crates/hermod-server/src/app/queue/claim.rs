@@ -131,7 +131,8 @@ impl App {
         let Some(next) = watch.next() else { return now + WAIT_MAX };
         let span = next.since(self.watches.store_time(self.now())).to_duration();
         // A store that has something due and hands out nothing is not asked without end.
-        now + span.clamp(Duration::from_micros(500), WAIT_MAX)
+        let wake_at = now + span.clamp(Duration::from_micros(500), WAIT_MAX);
+        watch.rests_until().map_or(wake_at, |until| until.max(wake_at))
     }
 
     /// Looks at the partitions of which nothing is known.
@@ -174,7 +175,13 @@ impl App {
             }
             let wanted = count - taken.len();
             let due = watch.due(self.watches.store_time(self.now()));
-            let asked = due.len().min(wanted);
+            let Some((earliest, _)) = due.first().copied() else { break };
+            let (wanted, charged) = match self.catch_up(space, queue, watch, earliest, wanted).await {
+                Ok(allowed) => allowed,
+                Err(problem) if taken.is_empty() => return Err(problem),
+                Err(_) => break,
+            };
+            let (asked, before) = (due.len().min(wanted), taken.len());
             if asked == 0 {
                 break;
             }
@@ -202,6 +209,7 @@ impl App {
                 let named = |handed: Handed| Taken { id: DeliveryId { partition, number: handed.number }, handed };
                 taken.extend(claimed.handed.into_iter().map(named));
             }
+            self.caught_up(space, queue, (before + charged).saturating_sub(taken.len())).await;
             // What was handed out is told, whatever befell the others.
             if let Some(fault) = fault {
                 if taken.is_empty() {

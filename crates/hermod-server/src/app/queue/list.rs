@@ -8,6 +8,7 @@ use hermod_core::{Micros, Outcome, Place, SpaceId};
 
 use super::{App, Caller};
 use crate::code::{Code, Problem, conflict};
+use crate::push::Attempt;
 
 /// Which deliveries, and from where on.
 #[derive(Clone, Debug)]
@@ -99,6 +100,13 @@ impl App {
         let filter = Filter::Key { key: key.to_owned(), to: to.to_owned() };
         let listed = self.look(&List::new(place, queue.id.clone(), filter, None, 1)).await?;
         Ok(listed.shown.into_iter().next().map(|shown| (DeliveryId { partition, number: shown.number }, shown)))
+    }
+
+    /// What this server last tried to send to the queue's webhook, the newest first.
+    pub async fn attempts(&self, caller: &Caller, queue: &str) -> Result<Vec<Attempt>, Problem> {
+        caller.need(Scope::QueuesRead)?;
+        let queue = self.queue_of(caller, queue).await?;
+        Ok(self.sender.attempts(caller.space.as_str(), queue.id.as_str()))
     }
 
     /// How many deliveries there are, and when they fall due.

@@ -8,11 +8,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use hermod_core::queue::DeliveryId;
 use hermod_core::{Micros, QueueId, SpaceId};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 use super::stream::Holds;
 
@@ -93,6 +95,8 @@ pub(super) struct Watch {
     pub(super) turns: Semaphore,
     /// Who holds deliveries for as long as they listen.
     holders: Mutex<HashMap<DeliveryId, Weak<Holds>>>,
+    /// Nothing more goes out before: what is overdue has had its share of this second.
+    rests_until: Mutex<Option<Instant>>,
     /// How many wait, and whether somebody follows the signals of others for them.
     pub(super) waiting: Mutex<Waiting>,
 }
@@ -112,8 +116,19 @@ impl Watch {
             earlier: Notify::new(),
             turns: Semaphore::new(LOOKING_MAX),
             holders: Mutex::default(),
+            rests_until: Mutex::default(),
             waiting: Mutex::default(),
         }
+    }
+
+    /// Nothing goes out for so long.
+    pub(super) fn rest(&self, span: Duration) {
+        *self.rests_until.lock() = Some(Instant::now() + span);
+    }
+
+    /// Until when nothing goes out.
+    pub(super) fn rests_until(&self) -> Option<Instant> {
+        self.rests_until.lock().filter(|until| *until > Instant::now())
     }
 
     /// A delivery is held by one who listens.

@@ -132,6 +132,43 @@ pub(crate) async fn read(State(shell): State<Arc<Shell>>, caller: Caller, Ids(qu
     Ok(answer(StatusCode::OK, &document.ok_or_else(|| Problem::new(Code::Internal, "It cannot be read."))?))
 }
 
+/// What was tried last, the newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AttemptList<'a> {
+    items: Vec<AttemptDocument<'a>>,
+}
+
+/// One attempt to send a delivery to the queue's webhook.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Attempt)]
+pub(crate) struct AttemptDocument<'a> {
+    id: &'a str,
+    /// The how many'th it was.
+    attempt: u32,
+    at: Time,
+    /// What the receiver answered.
+    status: Option<u16>,
+    /// Why it was not taken.
+    why: Option<&'a str>,
+    took_ms: u64,
+}
+
+/// What this server last tried to send to the queue's webhook; the last hundred.
+#[utoipa::path(get, path = "/v1/queues/{queue}/attempts", tag = "queue", params(("queue" = String, Path)),
+    responses((status = 200, body = AttemptList<'_>), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn attempts(State(shell): State<Arc<Shell>>, caller: Caller, Id(queue): Id) -> Result<Response, Problem> {
+    let attempts = shell.app.attempts(&caller, &queue).await?;
+    let items = attempts.iter().map(|one| AttemptDocument {
+        id: &one.id,
+        attempt: one.attempt,
+        at: Time::passed(one.at),
+        status: one.status,
+        why: one.why.as_deref(),
+        took_ms: one.took_ms,
+    });
+    Ok(answer(StatusCode::OK, &AttemptList { items: items.collect() }))
+}
+
 /// How far to look ahead.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]

@@ -1,0 +1,90 @@
+//! A record as the embedded engine's memory holds it: in 24 bytes, so that with its key and its end it fills one
+//! line of the processor's cache. A check waits for memory more than for anything else.
+
+use std::borrow::Cow;
+
+use crate::int::Micros;
+use crate::limit::tally::{Kind, Tally};
+use crate::state::Value;
+
+/// A record.
+#[derive(Debug)]
+pub struct Packed(Form);
+
+#[derive(Debug)]
+enum Form {
+    /// Without marks; its numbers are far below 2^56.
+    Short { amount: [u8; 7], unit: [u8; 7], ts: [u8; 7], kind: Kind },
+    /// Any other.
+    Long(Box<Tally>),
+}
+
+impl Packed {
+    /// The record.
+    pub fn tally(&self) -> Cow<'_, Tally> {
+        match &self.0 {
+            Form::Short { amount, unit, ts, kind } => {
+                let ts = Micros::saturating(wide(*ts));
+                Cow::Owned(Tally { amount: wide(*amount), unit: wide(*unit), ts, marks: None, kind: *kind })
+            }
+            Form::Long(tally) => Cow::Borrowed(tally),
+        }
+    }
+}
+
+impl From<Tally> for Packed {
+    fn from(tally: Tally) -> Packed {
+        match (narrow(tally.amount), narrow(tally.unit), narrow(tally.ts.get()), &tally.marks) {
+            (Some(amount), Some(unit), Some(ts), None) => Packed(Form::Short { amount, unit, ts, kind: tally.kind }),
+            _ => Packed(Form::Long(Box::new(tally))),
+        }
+    }
+}
+
+fn narrow(n: u64) -> Option<[u8; 7]> {
+    let [bytes @ .., 0] = n.to_le_bytes() else { return None };
+    Some(bytes)
+}
+
+fn wide([a, b, c, d, e, f, g]: [u8; 7]) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+}
+
+impl Value for Packed {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.tally().write(out);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Packed> {
+        Tally::read(bytes).map(Packed::from)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Form::Short { .. } => 0,
+            Form::Long(tally) => size_of::<Tally>() + 16 + tally.heap_bytes(),
+        }
+    }
+
+    fn to_text(&self, until: Micros) -> String {
+        self.tally().to_text(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::tally::Mark;
+
+    #[test]
+    fn every_record_comes_back_and_most_are_small() {
+        assert_eq!(size_of::<Packed>(), 24);
+        let tally = |amount, marks| Tally { amount, unit: 7, ts: Micros::MAX, marks, kind: Kind::Estimate };
+        let marks = || Some(Box::new(vec![Mark { last: 1, count: 2 }]));
+        for (tally, is_short) in [(tally(1 << 53, None), true), (tally(u64::MAX, None), false), (tally(1, marks()), false)] {
+            let packed = Packed::from(tally.clone());
+            assert_eq!(*packed.tally(), tally);
+            assert_eq!(packed.heap_bytes() == 0, is_short);
+        }
+    }
+}
