@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 struct Consumer {
     queue: Arc<Queue>,
     /// Dropped, it tells the consumer to end.
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn keep(app: App) {
         }
     }
     for (_, consumer) in consumers {
-        drop(consumer._stop);
+        drop(consumer.stop);
         let _ended = consumer.task.await;
     }
 }
@@ -65,6 +65,6 @@ fn consume_all(app: &App, consumers: &mut HashMap<(SpaceId, QueueId), Consumer>)
         }
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(consume::run(app.clone(), name.0.clone(), Arc::clone(&queue), stopped));
-        consumers.insert(name, Consumer { queue, _stop: stop, task });
+        consumers.insert(name, Consumer { queue, stop, task });
     }
 }

@@ -1,5 +1,6 @@
 //! The server as a consumer: it logs, or it calls a webhook.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,15 +65,31 @@ async fn next(
 async fn log(app: &App, space: &SpaceId, queue: &Queue, mut stopped: oneshot::Receiver<()>) {
     while let Some(taken) = next(app, space, queue, LOG_COUNT, WAIT, &mut stopped).await {
         let mut held = Vec::with_capacity(taken.len());
+        let mut lines = Vec::new();
         for one in &taken {
-            if let Some((meta, payload)) = read_body(&one.handed.body) {
-                let (id, payload) = (one.id.to_string(), String::from_utf8_lossy(payload));
-                tracing::info!(target: "hermod::delivery", queue = queue.id.as_str(), id, to = meta.to, attempt = one.handed.attempt, "{payload}");
+            if let Some((_, payload)) = read_body(&one.handed.body) {
+                lines.extend_from_slice(format!("{} {} ", queue.id, one.id).as_bytes());
+                lines.extend_from_slice(payload);
+                lines.push(b'\n');
             }
             held.push((one.id, one.handed.token));
         }
-        settle(app, space, queue, SettleAsk::Ack, &held).await;
+        // Printed before it is finished: after a crash in between it is printed again, and not lost.
+        if print(lines).await {
+            settle(app, space, queue, SettleAsk::Ack, &held).await;
+        } else {
+            settle(app, space, queue, SettleAsk::Nack(None), &held).await;
+        }
     }
+}
+
+/// Prints to standard output; whether that went well. It may be a pipe that somebody reads slowly.
+async fn print(lines: Vec<u8>) -> bool {
+    let print = move || {
+        let mut out = std::io::stdout().lock();
+        out.write_all(&lines).and_then(|()| out.flush()).is_ok()
+    };
+    tokio::task::spawn_blocking(print).await.unwrap_or(false)
 }
 
 fn endpoint(space: &SpaceId, webhook: &Webhook) -> Option<Endpoint> {
