@@ -42,6 +42,14 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// A point in time to the microsecond, for what must not be a moment too early.
+pub(crate) fn exact<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.collect_str(&humantime::format_rfc3339_micros(time.0)),
+        None => serializer.serialize_none(),
+    }
+}
+
 /// A span as the API writes it: `1m 30s`.
 pub(crate) fn span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match span {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::words::{DeliveryState, IfExists};
-use crate::time::{Time, span};
+use crate::time::{Time, exact, span};
 
 /// When something is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct NewDelivery<P = Value> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
     /// When it is due.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "exact")]
     pub at: Option<Time>,
     /// How long until it is due; at once if neither is there.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none", serialize_with = "span")]
@@ -253,7 +253,7 @@ mod tests {
             r#"{"payload":{"n":1},"in":"1m 30s","to":"ann","key":"k","if_exists":"debounce","tags":["a","b"]}"#
         );
         let at: Time = serde_json::from_str("\"2026-02-03T04:05:06.789Z\"").unwrap();
-        assert_eq!(written(&NewDelivery::new(Value::Null).due(at)), r#"{"payload":null,"at":"2026-02-03T04:05:06.789Z"}"#);
+        assert_eq!(written(&NewDelivery::new(Value::Null).due(at)), r#"{"payload":null,"at":"2026-02-03T04:05:06.789000Z"}"#);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::Queues;
 use super::delivery::Due;
 use super::words::EditOutcome;
 use crate::error::ClientError;
-use crate::time::{Time, span};
+use crate::time::{Time, exact, span};
 
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct Edited {
 /// A change, as it is sent.
 #[derive(Default, Serialize)]
 struct Patch<P> {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "exact")]
     at: Option<Time>,
     #[serde(rename = "in", skip_serializing_if = "Option::is_none", serialize_with = "span")]
     within: Option<Duration>,

@@ -15,10 +15,13 @@ use crate::code::Problem;
 /// So many runs of one schedule are looked at.
 const RUNS_MAX: usize = 1_000;
 
+/// A schedule's name: its space, its queue, and its name there.
+type FullName = (SpaceId, QueueId, Name);
+
 /// The run of each schedule that was created last.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    created: HashMap<(SpaceId, QueueId, Name), (Arc<Schedule>, Option<Micros>)>,
+    created: HashMap<FullName, (Arc<Schedule>, Option<Micros>)>,
 }
 
 impl Runs {
@@ -67,13 +70,7 @@ fn key(name: &Name, run: Micros) -> String {
     format!("schedule/{name}/{}", run.get() / 1_000_000)
 }
 
-async fn create(
-    app: &App,
-    name: &(SpaceId, QueueId, Name),
-    schedule: &Schedule,
-    next: Option<Micros>,
-    is_new: bool,
-) -> Result<(), Problem> {
+async fn create(app: &App, name: &FullName, schedule: &Schedule, next: Option<Micros>, is_new: bool) -> Result<(), Problem> {
     if is_new {
         // What was created for the schedule as it was before.
         cancel_others(app, name, next.map(|run| key(&name.2, run))).await?;
@@ -90,7 +87,7 @@ async fn create(
 }
 
 /// Cancels the runs of a schedule whose time has not come, but this one.
-async fn cancel_others(app: &App, name: &(SpaceId, QueueId, Name), but: Option<String>) -> Result<(), Problem> {
+async fn cancel_others(app: &App, name: &FullName, but: Option<String>) -> Result<(), Problem> {
     let caller = Caller::inside(name.0.clone());
     // A queue that is gone has taken its schedules with it.
     if app.catalog.queue(&name.0, &name.1).is_none() {

@@ -122,8 +122,8 @@ pub(crate) async fn push(
         let many = format!("The list has {} deliveries; {LIST_MAX} are taken at once. Send lines as application/x-ndjson.", bodies.len());
         return Err(Problem::new(Code::BodyTooLarge, many));
     }
-    let read = |body: &Box<serde_json::value::RawValue>| read(body.get().as_bytes());
-    let pushed = push_some(&shell.app, &caller, &queue, bodies.iter().map(read).collect(), once.as_ref()).await?;
+    let read = bodies.iter().map(|body| read(body.get().as_bytes())).collect();
+    let pushed = push_some(&shell.app, &caller, &queue, read, once.as_ref()).await?;
     Ok(answer(StatusCode::OK, &PushedList { items: pushed.iter().map(One::new).collect() }))
 }
 
