@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, StatusCode, Url};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -16,6 +16,8 @@ use crate::error::{ClientError, Problem};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// A request, ready to be sent any number of times.
 struct Call {
@@ -75,11 +77,60 @@ impl Client {
         self.send(&call).await?.json()
     }
 
+    /// Asks for something that may take up to `wait` by design: what bounds other calls comes on top. Repeated
+    /// only if nothing can have happened.
+    pub(crate) async fn wait_for<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        wait: Duration,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let mut call = self.call_with(Method::POST, path, body)?;
+        call.is_repeatable = false;
+        self.send_within(&call, wait).await?.json()
+    }
+
+    /// Sends lines, and reads as many.
+    pub(crate) async fn write_lines<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        key: Option<&str>,
+        lines: Vec<u8>,
+    ) -> Result<Vec<T>, ClientError> {
+        let mut call = self.call(Method::POST, path)?;
+        call.body = Some(lines);
+        call.headers.insert(CONTENT_TYPE, LINES);
+        self.make_repeatable(&mut call, key)?;
+        self.send(&call).await?.lines()
+    }
+
+    /// Opens a stream of events. One try: where to go on is the caller's to know.
+    pub(crate) async fn events(&self, path: &[&str], query: &[(&str, String)]) -> Result<Response, ClientError> {
+        let mut call = self.call(Method::GET, path)?;
+        call.url.query_pairs_mut().extend_pairs(query);
+        call.headers.insert(ACCEPT, EVENTS);
+        let opened = timeout_at(from_now(self.try_timeout.min(self.deadline)), self.request(&call).send());
+        let response = opened.await.map_err(|_| ClientError::Timeout)?.map_err(transport)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let refused = timeout_at(from_now(self.try_timeout), Answer::read(response)).await.map_err(|_| ClientError::Timeout)??;
+        let fault = refused.bad("it is not a stream");
+        Err(refused.good().err().unwrap_or(fault))
+    }
+
     /// Removes something.
     pub(crate) async fn remove(&self, path: &[&str], key: Option<&str>) -> Result<(), ClientError> {
         let mut call = self.call(Method::DELETE, path)?;
         self.make_repeatable(&mut call, key)?;
         self.send(&call).await.map(drop)
+    }
+
+    /// Removes something, and reads what became of it.
+    pub(crate) async fn remove_with<T: DeserializeOwned>(&self, path: &[&str], key: Option<&str>) -> Result<T, ClientError> {
+        let mut call = self.call(Method::DELETE, path)?;
+        self.make_repeatable(&mut call, key)?;
+        self.send(&call).await?.json()
     }
 
     /// Asks once, and takes an answer of status 503 for an answer: "not ready" is one.
@@ -126,10 +177,15 @@ impl Client {
 
     /// Tries until there is an answer, the error is final, the policy is used up, or the deadline is near.
     async fn send(&self, call: &Call) -> Result<Answer, ClientError> {
-        let deadline = from_now(self.deadline);
+        self.send_within(call, Duration::ZERO).await
+    }
+
+    /// The same, where an answer may take this much longer.
+    async fn send_within(&self, call: &Call, wait: Duration) -> Result<Answer, ClientError> {
+        let deadline = from_now(self.deadline.saturating_add(wait));
         let mut done = 0;
         loop {
-            let try_ends = deadline.min(from_now(self.try_timeout));
+            let try_ends = deadline.min(from_now(self.try_timeout.saturating_add(wait)));
             let fault = match timeout_at(try_ends, self.ask(call)).await {
                 Ok(answer) => match answer.and_then(Answer::good) {
                     Ok(answer) => return Ok(answer),
@@ -154,11 +210,20 @@ impl Client {
 
     /// One try.
     async fn ask(&self, call: &Call) -> Result<Answer, ClientError> {
-        let mut request = self.http.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
-        if let Some(body) = &call.body {
-            request = request.body(body.clone());
+        Answer::read(self.request(call).send().await.map_err(transport)?).await
+    }
+
+    fn request(&self, call: &Call) -> RequestBuilder {
+        let request = self.http.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
+        match &call.body {
+            Some(body) => request.body(body.clone()),
+            None => request,
         }
-        let response = request.send().await.map_err(transport)?;
+    }
+}
+
+impl Answer {
+    async fn read(response: Response) -> Result<Answer, ClientError> {
         let status = response.status();
         // The other form, a date, would trust two clocks to agree; the usual pause serves instead.
         let retry_after =
@@ -166,9 +231,7 @@ impl Client {
         let body = response.bytes().await.map_err(transport)?.into();
         Ok(Answer { status, retry_after: retry_after.map(Duration::from_secs), body })
     }
-}
 
-impl Answer {
     /// The answer if its status says success, else the error it means.
     fn good(self) -> Result<Answer, ClientError> {
         if self.status.is_success() {
@@ -187,6 +250,11 @@ impl Answer {
         serde_json::from_slice(&self.body).map_err(|fault| self.bad(fault.to_string()))
     }
 
+    fn lines<T: DeserializeOwned>(self) -> Result<Vec<T>, ClientError> {
+        let lines = serde_json::Deserializer::from_slice(&self.body).into_iter().collect::<Result<_, _>>();
+        lines.map_err(|fault| self.bad(fault.to_string()))
+    }
+
     fn bad(&self, detail: impl Into<String>) -> ClientError {
         ClientError::BadAnswer { status: self.status.as_u16(), detail: detail.into(), retry_after: self.retry_after }
     }
@@ -196,7 +264,7 @@ fn header(what: &'static str, text: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(text).map_err(|_| ClientError::invalid(what, "must not hold line breaks or control characters"))
 }
 
-fn transport(fault: reqwest::Error) -> ClientError {
+pub(crate) fn transport(fault: reqwest::Error) -> ClientError {
     // The address may be long and is known to the caller.
     let fault = fault.without_url();
     if fault.is_timeout() { ClientError::Timeout } else { ClientError::Unreachable(Box::new(fault)) }

@@ -61,8 +61,9 @@ pub use limit::{
 };
 pub use page::{Page, PageRequest};
 pub use queues::{
-    Backoff, Dst, OnExhausted, OnFailure, Overdue, Push, Queue, QueueDraft, QueueMode, QueueOrder, Queues, Schedule, ScheduleDraft,
-    Schedules, Webhook,
+    Backoff, Bulk, BulkChange, ClaimRequest, Claimed, Delivery, DeliveryFilter, DeliveryState, DeliveryStream, Dst, Due, EditOutcome,
+    Edited, Held, HeldOutcome, IfExists, NewDelivery, OnExhausted, OnFailure, Overdue, Push, PushOutcome, Pushed, Queue, QueueDraft,
+    QueueMode, QueueOrder, QueueStats, Queues, Schedule, ScheduleDraft, Schedules, SettledDelivery, Webhook, Which,
 };
 pub use retry::Retry;
 pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};

@@ -1,8 +1,14 @@
-//! The queues: their definitions, and what recurs in them.
+//! The queues: their definitions, what is in them, and what recurs.
 
+mod claim;
+mod delivery;
 mod draft;
+mod edit;
+mod look;
+mod push;
 mod queue;
 mod schedule;
+mod stream;
 mod words;
 
 use reqwest::Method;
@@ -11,12 +17,38 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::page::{Page, PageRequest};
 
+pub use claim::{ClaimRequest, Held, SettledDelivery};
+pub use delivery::{Claimed, Delivery, Due, NewDelivery};
 pub use draft::QueueDraft;
+pub use edit::{Bulk, BulkChange, Edited, Which};
+pub use look::{DeliveryFilter, QueueStats};
+pub use push::Pushed;
 pub use queue::{Backoff, Overdue, Push, Queue, Webhook};
 pub use schedule::{Schedule, ScheduleDraft, Schedules};
-pub use words::{Dst, OnExhausted, OnFailure, QueueMode, QueueOrder};
+pub use stream::DeliveryStream;
+pub use words::{DeliveryState, Dst, EditOutcome, HeldOutcome, IfExists, OnExhausted, OnFailure, PushOutcome, QueueMode, QueueOrder};
 
-/// The verbs of `/v1/queues`.
+/// The verbs of `/v1/queues`: those of the queues themselves are here, those of their deliveries in a file for each.
+///
+/// ```no_run
+/// # async fn example(client: hermod_client::Client) -> Result<(), hermod_client::ClientError> {
+/// use std::time::Duration;
+/// use hermod_client::{ClaimRequest, NewDelivery};
+///
+/// let queues = client.queues();
+/// queues.push("mail", &NewDelivery::new("good morning").due(Duration::from_secs(90)).to("ann")).await?;
+/// for delivery in queues.claim("mail", &ClaimRequest::new(10).wait(Duration::from_secs(20))).await? {
+///     match delivery.payload::<String>() {
+///         Ok(text) => {
+///             println!("{text}");
+///             queues.ack("mail", &delivery).await?;
+///         }
+///         Err(_) => drop(queues.nack("mail", &delivery, None).await?),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Queues<'a> {
     client: &'a Client,
@@ -59,6 +91,15 @@ impl<'a> Queues<'a> {
     /// Removes a queue and its schedules.
     pub async fn delete(&self, queue: &str) -> Result<(), ClientError> {
         self.client.remove(&["v1", "queues", queue], self.key.as_deref()).await
+    }
+
+    fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The caller's key for one request of several.
+    fn part_key(&self, part: usize) -> Option<String> {
+        self.key().map(|key| format!("{key}.{part}"))
     }
 
     /// What recurs in this queue.

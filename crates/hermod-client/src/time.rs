@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -39,6 +39,22 @@ impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Time, D::Error> {
         let text = Cow::<'de, str>::deserialize(d)?;
         humantime::parse_rfc3339(&text).map(Time).map_err(|fault| serde::de::Error::custom(format!("{text:?} is not a time: {fault}")))
+    }
+}
+
+/// A point in time to the microsecond, for what must not be a moment too early.
+pub(crate) fn exact<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.collect_str(&humantime::format_rfc3339_micros(time.0)),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// A span as the API writes it: `1m 30s`.
+pub(crate) fn span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match span {
+        Some(span) => serializer.collect_str(&humantime::format_duration(*span)),
+        None => serializer.serialize_none(),
     }
 }
 

@@ -7,7 +7,11 @@ use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Table, presets};
 use hermod_client::Page;
+use indicatif::ProgressBar;
 use serde::Serialize;
+
+/// From how many on progress is shown.
+const MANY: usize = 20;
 
 /// Where answers go, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +51,17 @@ impl Output {
     /// Prints a remark that programs do not need.
     pub(crate) fn remark(self, text: &str) -> anyhow::Result<()> {
         if self.json { Ok(()) } else { self.text(text) }
+    }
+
+    /// Shows how far something has come, where many are to be done and somebody looks; without a length, how many were done.
+    pub(crate) fn bar(self, length: Option<usize>) -> ProgressBar {
+        if self.json || !io::stderr().is_terminal() || length.is_some_and(|length| length <= MANY) {
+            return ProgressBar::hidden();
+        }
+        match length.map(|length| u64::try_from(length).unwrap_or(u64::MAX)) {
+            Some(length) => ProgressBar::new(length),
+            None => ProgressBar::no_length(),
+        }
     }
 
     /// Prints text as it is; a line break is added if it has none.

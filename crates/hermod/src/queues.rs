@@ -1,9 +1,14 @@
 //! `hermod queues`: what is held until its time.
 
 mod args;
+mod change;
+mod look;
+mod push;
 mod schedule;
+mod take;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use hermod_client::{Overdue, Push, Queue};
@@ -16,6 +21,9 @@ pub(crate) const HELP: &str = "\
 Examples:
   hermod queues put mail --lease 1m --max-attempts 8
   hermod queues put orders --webhook https://example.com/hook
+  hermod queues push mail '{\"say\": \"hello\"}' --in 90s --to ann
+  hermod queues claim mail --wait 20s --ack
+  hermod queues dead mail redrive --all
   hermod queues schedule put mail digest --cron '0 9 * * MON-FRI' --zone Europe/Berlin --payload '{\"say\": \"hello\"}'
   hermod queues schedule list mail";
 
@@ -40,6 +48,36 @@ pub(crate) enum Verb {
     Delete(TargetArgs),
     /// Deliveries that recur.
     Schedule(ScheduleArgs),
+    /// Put a delivery into a queue, or one for each line of a file.
+    #[command(after_help = push::HELP)]
+    Push(Box<push::PushArgs>),
+    /// Take deliveries that are due.
+    #[command(after_help = take::CLAIM_HELP)]
+    Claim(take::ClaimArgs),
+    /// Print and finish deliveries as they fall due, until interrupted.
+    Tail(take::TailArgs),
+    /// Finish a delivery that was claimed.
+    Ack(take::HeldArgs),
+    /// Give a delivery back that failed, to be tried again.
+    Nack {
+        #[command(flatten)]
+        held: take::HeldArgs,
+        /// After how long; as the queue's backoff says if absent.
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        delay: Option<Duration>,
+    },
+    /// Show deliveries, or one of them.
+    Show(look::ShowArgs),
+    /// Count deliveries, and when they fall due.
+    Stats {
+        /// The queue's name.
+        queue: String,
+    },
+    /// Cancel deliveries that nobody holds.
+    Cancel(change::CancelArgs),
+    /// Show, redrive or purge deliveries that failed for good.
+    #[command(after_help = change::DEAD_HELP)]
+    Dead(change::DeadArgs),
 }
 
 /// One of the verbs of schedules.
@@ -63,6 +101,15 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
             out.remark(&format!("Queue {id} is removed."))?;
         }
         Verb::Schedule(args) => schedule::run(&args.verb, &client, out).await?,
+        Verb::Push(args) => return push::run(args, &client, out).await,
+        Verb::Claim(args) => return take::claim(args, &client, out).await,
+        Verb::Tail(args) => return take::tail(args, &client, out).await,
+        Verb::Ack(held) => return take::ack(held, &client, out).await,
+        Verb::Nack { held, delay } => return take::nack(held, *delay, &client, out).await,
+        Verb::Show(args) => look::show(args, &client, out).await?,
+        Verb::Stats { queue } => look::stats(queue, &client, out).await?,
+        Verb::Cancel(args) => return change::cancel(args, &client, out).await,
+        Verb::Dead(args) => return change::dead(args, &client, out).await,
     }
     Ok(ExitCode::SUCCESS)
 }

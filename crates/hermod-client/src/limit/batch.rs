@@ -68,7 +68,7 @@ impl BatchCheck {
     }
 }
 
-/// Why one check of many has no answer.
+/// Why one check, or one delivery, of many has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BatchProblem {
@@ -77,10 +77,10 @@ pub struct BatchProblem {
     pub detail: String,
     /// The stable code of the problem, for programs.
     pub code: String,
-    /// The field of the check that was at fault.
+    /// The field that was at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Whether the same check may succeed later.
+    /// Whether the same may succeed later.
     #[serde(default)]
     pub retryable: bool,
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::check::Attributes;
 use super::durability::Durability;
-use crate::time::Time;
+use crate::time::{Time, span};
 
 /// A lease to be taken, under every rule of algorithm `concurrency` that matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -106,12 +106,4 @@ pub struct LeaseRule {
     pub limit: u64,
     /// How many more can be had now.
     pub remaining: u64,
-}
-
-/// A span as the API writes it: `1m 30s`.
-pub(super) fn span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    match span {
-        Some(span) => serializer.collect_str(&humantime::format_duration(*span)),
-        None => serializer.serialize_none(),
-    }
 }

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Attributes, Checked};
 use super::durability::Durability;
-use super::lease::span;
 use crate::rules::OnExpiry;
-use crate::time::Time;
+use crate::time::{Time, span};
 use crate::word::words;
 
 /// An estimate to be charged now and settled later.

@@ -63,6 +63,13 @@ impl QueueDraft {
         self
     }
 
+    /// With this kept in order.
+    #[must_use]
+    pub fn order(mut self, order: QueueOrder) -> QueueDraft {
+        self.order = Some(order);
+        self
+    }
+
     /// With this lease: `30s`.
     #[must_use]
     pub fn lease(mut self, lease: impl Into<String>) -> QueueDraft {

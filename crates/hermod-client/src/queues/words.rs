@@ -56,3 +56,84 @@ words! {
         Skip = "skip",
     }
 }
+
+words! {
+    /// What becomes of a delivery of the same key that is not finished.
+    IfExists {
+        /// It stays as it is; also one that was finished in the last three days counts.
+        #[default]
+        Keep = "keep",
+        /// It is made anew, under the same id.
+        Replace = "replace",
+        /// The same, but its time is put off and never brought forward.
+        Debounce = "debounce",
+    }
+}
+
+words! {
+    /// Where a delivery is in its life.
+    DeliveryState {
+        /// Its time has not come.
+        #[default]
+        Scheduled = "scheduled",
+        /// It can be claimed.
+        Ready = "ready",
+        /// Somebody holds it.
+        Leased = "leased",
+        /// It failed as often as it may, and is kept.
+        Dead = "dead",
+        /// It was finished.
+        Done = "done",
+    }
+}
+
+words! {
+    /// What became of a delivery that was pushed.
+    PushOutcome {
+        /// It is there.
+        #[default]
+        Added = "added",
+        /// One of its key was there, and stays as it is.
+        Kept = "kept",
+        /// One of its key was there, and was made anew.
+        Replaced = "replaced",
+        /// One of its key was finished before.
+        Finished = "finished",
+    }
+}
+
+words! {
+    /// What became of a delivery that was held.
+    HeldOutcome {
+        /// It is finished.
+        #[default]
+        Done = "done",
+        /// The token is not, or no longer, that of its holder. Nothing was changed.
+        Stale = "stale",
+        /// It is held for longer.
+        Extended = "extended",
+        /// It will be tried again.
+        Retry = "retry",
+        /// That was its last attempt; it is kept.
+        Dead = "dead",
+        /// That was its last attempt; it is forgotten.
+        Dropped = "dropped",
+    }
+}
+
+words! {
+    /// What became of a change.
+    EditOutcome {
+        /// It was made. Nothing else has changed anything.
+        #[default]
+        Done = "done",
+        /// Somebody holds the delivery.
+        Leased = "leased",
+        /// It was finished, cancelled, or never was.
+        Gone = "gone",
+        /// It is dead, and this is for those that are not.
+        Dead = "dead",
+        /// It is not dead, and this is for those that are.
+        Alive = "alive",
+    }
+}

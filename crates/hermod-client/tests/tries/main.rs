@@ -4,6 +4,7 @@
 
 mod canned;
 mod limit;
+mod queues;
 
 use std::time::{Duration, Instant};
 

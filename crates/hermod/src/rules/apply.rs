@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use hermod_client::{Client, ClientError};
-use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::diff::{Change, Plan, conflicts, plan};
@@ -17,6 +16,7 @@ use super::fault::{Fault, is_of_the_rule};
 use super::file::{Written, read};
 use super::form::draft;
 use crate::noun::ClientArgs;
+use crate::output::Output;
 use crate::{error, input};
 
 pub(super) const HELP: &str = "\
@@ -29,9 +29,6 @@ Examples:
   hermod rules apply -f rules.yaml --dry-run
   hermod rules apply -f rules.yaml --prune --yes
   hermod rules export --server http://a:7700 | hermod rules apply -f - --server http://b:7700";
-
-/// From how many changes on progress is shown.
-const MANY: usize = 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
@@ -72,7 +69,7 @@ pub(super) async fn run(args: &ApplyArgs, client: &Client, asked: &ClientArgs) -
     let mut done = Done { outcomes: Vec::new(), plan: &plan };
     if !args.dry_run {
         confirm(args, &plan, out.is_json())?;
-        done.outcomes = apply(client, &plan, out.is_json()).await;
+        done.outcomes = apply(client, &plan, out).await;
     }
     for (change, outcome) in done.pairs() {
         if let Outcome::Failed(fault) = outcome {
@@ -124,9 +121,8 @@ enum Outcome {
 
 /// Makes the changes, and again those that were refused while others were still to come: one rule may
 /// take the place that another one leaves.
-async fn apply(client: &Client, plan: &Plan<'_>, json: bool) -> Vec<Outcome> {
-    let is_shown = plan.changes.len() > MANY && !json && io::stderr().is_terminal();
-    let bar = if is_shown { ProgressBar::new(u64::try_from(plan.changes.len()).unwrap_or(u64::MAX)) } else { ProgressBar::hidden() };
+async fn apply(client: &Client, plan: &Plan<'_>, out: Output) -> Vec<Outcome> {
+    let bar = out.bar(Some(plan.changes.len()));
     let mut outcomes: Vec<Outcome> = plan.changes.iter().map(|_| Outcome::NotTried).collect();
     loop {
         let (mut is_moving, mut has_failed) = (false, false);

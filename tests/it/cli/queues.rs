@@ -1,0 +1,141 @@
+//! Deliveries on the command line: pushed, taken, shown, changed.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hermod_tests::server::hermod_binary;
+use hermod_tests::until;
+use serde_json::{Value, json};
+
+use super::Shell;
+
+/// Far more than anything here takes.
+const SOON: Duration = Duration::from_secs(30);
+
+impl Shell {
+    /// What it prints as JSON, where it must end with this code.
+    fn json(&self, line: &str, code: i32) -> Result<Value> {
+        let done = self.run(&format!("{line} --json"))?;
+        let said = String::from_utf8(done.stdout)?;
+        let told = || format!("{line}: {said}{}", String::from_utf8_lossy(&done.stderr));
+        ensure!(done.status.code() == Some(code), told());
+        serde_json::from_str(&said).with_context(told)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_is_pushed_shown_claimed_and_finished() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.says("queues put mail --max-attempts 2 --backoff-first 1ms --backoff-jitter 0", 0)?;
+    ensure!(shell.says("queues claim mail", 1)?.contains("nothing is due"), "nothing is an answer");
+    let said = shell.says("queues push mail {\"n\":1} --to ann --tag a,b", 0)?;
+    ensure!(said.starts_with("ID") && said.contains("added") && said.contains("ready"), "{said}");
+    let later = shell.json("queues push mail 2 --in 1h --delivery-key later", 0)?;
+    assert_eq!((&later["outcome"], &later["state"]), (&json!("added"), &json!("scheduled")));
+    let again = shell.json("queues push mail 3 --at 2030-01-31T09:00:00+01:00 --delivery-key later --if-exists replace", 0)?;
+    assert_eq!((&again["outcome"], &again["id"], &again["due"]), (&json!("replaced"), &later["id"], &json!("2030-01-31T08:00:00.000Z")));
+    let said = shell.says("queues push mail hello", 2)?;
+    ensure!(said.contains("not JSON"), "{said}");
+
+    let listed = shell.says("queues show mail", 0)?;
+    ensure!(listed.starts_with("ID") && listed.contains("{\"n\":1}") && listed.contains("a,b") && listed.contains("ann"), "{listed}");
+    let id = later["id"].as_str().context("an id")?;
+    let shown = shell.says(&format!("queues show mail {id}"), 0)?;
+    ensure!(shown.contains("2030-01-31T08:00:00.000Z") && shown.contains("later"), "{shown}");
+    let found = shell.json("queues show mail --delivery-key later", 0)?;
+    assert_eq!((&found["items"][0]["id"], &found["items"][0]["payload"]), (&later["id"], &json!(3)));
+    let stats = shell.json("queues stats mail", 0)?;
+    assert_eq!((&stats["ready"], &stats["scheduled"]), (&json!(1), &json!(1)));
+    ensure!(shell.says("queues stats mail", 0)?.starts_with("READY"), "people have a table");
+
+    let claimed = shell.json("queues claim mail --count 5 --wait 5s --lease 1m", 0)?;
+    let first = &claimed["deliveries"][0];
+    assert_eq!((&first["payload"], &first["attempt"], &first["to"]), (&json!({"n": 1}), &json!(1), &json!("ann")));
+    let (id, token) = (first["id"].as_str().context("an id")?, &first["token"]);
+    ensure!(shell.says(&format!("queues cancel mail {id}"), 1)?.starts_with("leased"), "what is held is not cancelled");
+    ensure!(shell.says(&format!("queues ack mail {id} 1"), 1)?.starts_with("stale"), "another token is stale");
+    let said = shell.says(&format!("queues nack mail {id} {token} --delay 1ms"), 0)?;
+    ensure!(said.contains("will be tried again"), "{said}");
+    ensure!(shell.says(&format!("queues ack mail {id} {token}"), 1)?.starts_with("stale"), "it was given back");
+    let again = shell.json("queues claim mail --wait 5s --ack", 0)?;
+    assert_eq!((&again["deliveries"][0]["id"], &again["deliveries"][0]["attempt"]), (&json!(id), &json!(2)));
+    assert_eq!(shell.json("queues stats mail", 0)?["leased"], 0);
+    ensure!(shell.says(&format!("queues show mail {id}"), 2)?.contains("There is no delivery"), "it is finished");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_pushed_line_by_line_and_faults_have_their_numbers() -> Result<()> {
+    let shell = Shell::start()?;
+    let good: String = (0..1_200).map(|n| format!("{{\"payload\":{n},\"in\":\"1h\",\"tags\":[\"bulk\"]}}\n")).collect();
+    shell.write("good.ndjson", &good)?;
+    ensure!(shell.says("queues push mail --file good.ndjson --idempotency-key once", 0)?.starts_with("1200 added"), "all are pushed");
+    ensure!(shell.says("queues push mail --file good.ndjson --idempotency-key once", 0)?.starts_with("1200 added"), "and answered again");
+    assert_eq!(shell.json("queues stats mail", 0)?["scheduled"], 1_200, "but not pushed again");
+    shell.write(
+        "bad.ndjson",
+        "{\"payload\":1,\"key\":\"k\"}\n\nnonsense\n{\"payload\":2,\"key\":\"k\"}\n{\"payload\":3,\"too\":\"ann\"}\n",
+    )?;
+    let said = shell.says("queues push mail --file bad.ndjson", 1)?;
+    ensure!(said.contains("1 added, 1 there already, 2 refused"), "{said}");
+    ensure!(said.contains("bad.ndjson:3: ") && said.contains("bad.ndjson:5: ") && said.contains("unknown_field"), "{said}");
+    let told = shell.json("queues push mail --file bad.ndjson", 1)?;
+    assert_eq!((&told["kept"], &told["refused"][1]["line"]), (&json!(2), &json!(5)));
+    ensure!(shell.says("queues push mail --file none.ndjson", 2)?.contains("none.ndjson"), "a file that is not there");
+
+    let page = shell.json("queues show mail --tag bulk --limit 7", 0)?;
+    ensure!(page["items"].as_array().is_some_and(|items| items.len() == 7) && page["next"].is_string(), "{page}");
+    ensure!(shell.says("queues cancel mail", 2)?.contains("required"), "nobody empties a queue by leaving out a word");
+    ensure!(shell.says("queues cancel mail --tag bulk", 0)?.starts_with("1200 cancelled"), "more than one call");
+    ensure!(shell.says("queues cancel mail --all", 0)?.starts_with("1 cancelled"), "what is left");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_failed_for_good_is_listed_redriven_and_purged() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.says("queues put mail --max-attempts 1", 0)?;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        shell.says(&format!("queues push mail {n}"), 0)?;
+        let held = shell.json("queues claim mail --wait 5s", 0)?["deliveries"][0].clone();
+        let id = held["id"].as_str().context("an id")?.to_owned();
+        ensure!(shell.says(&format!("queues nack mail {id} {}", held["token"]), 0)?.contains("is dead"), "its only attempt");
+        ids.push(id);
+    }
+    let listed = shell.says("queues dead mail", 0)?;
+    ensure!(ids.iter().all(|id| listed.contains(id)), "{listed}");
+    ensure!(shell.says("queues dead mail redrive", 2)?.contains("--id"), "which is to be said");
+    let first = &ids[0];
+    ensure!(shell.says(&format!("queues dead mail redrive --id {first}"), 0)?.contains("due again"), "one");
+    ensure!(shell.says(&format!("queues dead mail redrive --id {first}"), 1)?.starts_with("alive"), "it is not dead any more");
+    ensure!(shell.says(&format!("queues dead mail purge --id {first}"), 2)?.contains("is not dead"), "and is not purged");
+    ensure!(shell.says(&format!("queues dead mail purge --id {}", ids[1]), 0)?.contains("forgotten"), "one");
+    ensure!(shell.says("queues dead mail redrive --all", 0)?.starts_with("1 redriven"), "the last");
+    assert_eq!(shell.json("queues stats mail", 0)?["ready"], 2);
+    ensure!(shell.says("queues dead mail purge --all", 0)?.starts_with("0 purged"), "none is left");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tail_prints_and_finishes_until_it_is_interrupted() -> Result<()> {
+    let shell = Shell::start()?;
+    let printed = shell.folder.path().join("printed");
+    let mut command = Command::new(hermod_binary()?);
+    command.args(["queues", "tail", "mail", "--credits", "4", "--json"]).env("HERMOD_SERVER", shell.hermod.url()?);
+    let mut tail = command.stdout(std::fs::File::create(&printed)?).stderr(Stdio::null()).spawn()?;
+    for n in 0..5 {
+        shell.says(&format!("queues push mail {n} --to ann --in {}ms", 50 * n), 0)?;
+    }
+    let lines = || std::fs::read_to_string(&printed).unwrap_or_default();
+    until(SOON, "five lines", || lines().lines().count() >= 5)?;
+    until(SOON, "all to be finished", || shell.json("queues stats mail", 0).is_ok_and(|stats| stats["leased"] == 0))?;
+    let killed = Command::new("sh").args(["-c", &format!("kill -INT {}", tail.id())]).status()?;
+    ensure!(killed.success());
+    ensure!(tail.wait()?.success(), "an interrupt ends it cleanly");
+    let payloads: Vec<Value> =
+        lines().lines().map(|line| Ok(serde_json::from_str::<Value>(line)?["payload"].clone())).collect::<Result<_>>()?;
+    assert_eq!(payloads, [0, 1, 2, 3, 4].map(Value::from));
+    Ok(())
+}
