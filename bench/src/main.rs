@@ -1,4 +1,4 @@
-//! Hermod beside its rivals, as ratios in one run: `cargo xtask bench limit`.
+//! Hermod beside its rivals, as ratios in one run: `cargo xtask bench limit`, `cargo xtask bench queue`.
 //!
 //! Absolute numbers depend on the machine; a ratio of two things measured in turns, in one run, with
 //! the same load, much less so. Every round measures both sides; the median of the ratios counts.
@@ -10,10 +10,14 @@ mod http;
 mod index;
 mod inprocess;
 mod load;
+mod queue;
 mod ratio;
 mod redis;
 
 use anyhow::{Result, bail};
+
+const USAGE: &str = "say what to measure: limit or queue, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
+                     queue-bullmq, queue-beanstalk, queue-lateness, queue-pending";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +37,10 @@ fn main() -> Result<()> {
         Some("limit-durable") => runtime.block_on(durable::run()),
         // What the HTTP bench starts as its rival, in a process of its own.
         Some("bare") => runtime.block_on(bare::serve()),
-        _ => bail!("say what to measure: limit, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index"),
+        Some("queue") => runtime.block_on(queue::run()),
+        part => match runtime.block_on(queue::run_part(part.unwrap_or_default())) {
+            Some(ran) => ran,
+            None => bail!("{USAGE}"),
+        },
     }
 }

@@ -1,0 +1,174 @@
+//! How late deliveries are handed out while 1 M others wait for later.
+//!
+//! A steady flow falls due one to three seconds after it was pushed. Consumers wait for it, by long poll or on a
+//! stream. Times are whole milliseconds, so that what the server says of them is exact: when a delivery was handed out
+//! is the end of its lease less the lease.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use hermod_tests::server::Redis;
+use tokio::task::JoinSet;
+
+use super::load::{Target, handed, lines};
+use super::serve;
+use super::wire::Wire;
+
+const WAITING: usize = 1_000_000;
+const FLOW: usize = 4_000;
+const FLOW_EVERY: Duration = Duration::from_millis(5);
+const CONSUMERS: usize = 4;
+const LEASE_MS: i64 = 30_000;
+
+pub(super) async fn run() -> Result<()> {
+    run_on("embedded", None, 5.0).await?;
+    let store = Redis::start()?;
+    run_on("redis", Some(&store.url()), 15.0).await
+}
+
+async fn run_on(name: &str, store: Option<&str>, wanted_ms: f64) -> Result<()> {
+    let (_hermod, target) = serve(store)?;
+    println!("\nlateness, {name}, {WAITING} wait for the coming hours, 200 a second fall due");
+    target.make("jobs").await?;
+    // Four parts, as one would need a lot of memory here.
+    for part in 0..4 {
+        let lines = lines(WAITING / 4, |n| format!("{}s", 1_800 + (n * 4 + part) * 7_919 % 20_000));
+        target.push_lines("jobs", lines).await?;
+    }
+    for (way, is_stream) in [("long poll", false), ("stream", true)] {
+        let seen = flow(&target, is_stream).await?;
+        let ms = |times: &Histogram<u64>, q: f64| Duration::from_micros(times.value_at_quantile(q)).as_secs_f64() * 1e3;
+        let say = |who: &str, times: &Histogram<u64>| {
+            let (p50, p99, max) = (ms(times, 0.5), ms(times, 0.99), ms(times, 1.0));
+            println!("  {way:<10} by {who:<22} p50 {p50:>6.2} ms   p99 {p99:>6.2} ms   max {max:>7.2} ms");
+            p99
+        };
+        say("the server's answers", &seen.told);
+        let p99 = say("the consumer's clock", &seen.felt);
+        let word = if p99 < wanted_ms && seen.early == 0 { "reached" } else { "NOT reached" };
+        println!(
+            "  {way:<10} {} handed out, {} early; wanted p99 below {wanted_ms} ms and none early: {word}",
+            seen.told.len(),
+            seen.early
+        );
+    }
+    Ok(())
+}
+
+/// How late the deliveries of a flow were.
+struct Seen {
+    told: Histogram<u64>,
+    felt: Histogram<u64>,
+    early: usize,
+}
+
+impl Seen {
+    fn new() -> Result<Seen> {
+        let times = || Histogram::new_with_bounds(1, 60_000_000, 3);
+        Ok(Seen { told: times()?, felt: times()?, early: 0 })
+    }
+
+    /// Takes in what was handed out at `now`; what is to be acknowledged.
+    fn take(&mut self, text: &str, now: i64) -> Result<Vec<String>> {
+        let mut acks = Vec::new();
+        for ((id, token), rest) in handed(text).zip(text.split(r#"{"id":""#).skip(1)) {
+            let due = time_us(rest, r#""due":""#)?;
+            let told = time_us(rest, r#""lease_until":""#)? - LEASE_MS * 1_000;
+            if told < due || now < due {
+                self.early += 1;
+            }
+            self.told.saturating_record(u64::try_from(told - due).unwrap_or(0));
+            self.felt.saturating_record(u64::try_from(now - due).unwrap_or(0));
+            acks.push(format!(r#"{{"id":"{id}","token":{token}}}"#));
+        }
+        Ok(acks)
+    }
+
+    fn add(&mut self, other: Seen) -> Result<()> {
+        self.told.add(other.told)?;
+        self.felt.add(other.felt)?;
+        self.early += other.early;
+        Ok(())
+    }
+}
+
+fn now_us() -> Result<i64> {
+    Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?)
+}
+
+/// The time that stands behind this name.
+fn time_us(text: &str, name: &str) -> Result<i64> {
+    let (_, rest) = text.split_once(name).context("a delivery has its times")?;
+    let time: jiff::Timestamp = rest.split_once('"').context("a text ends")?.0.parse()?;
+    Ok(time.as_microsecond())
+}
+
+async fn flow(target: &Target, is_stream: bool) -> Result<Seen> {
+    let left = Arc::new(AtomicUsize::new(FLOW));
+    let mut consumers = JoinSet::new();
+    for _ in 0..CONSUMERS {
+        let (target, left) = (target.clone(), Arc::clone(&left));
+        if is_stream {
+            consumers.spawn(async move { listen(&target, &left).await });
+        } else {
+            consumers.spawn(async move { poll(&target, &left).await });
+        }
+    }
+    let mut wire = Wire::open(&target.address).await?;
+    let mut ticks = tokio::time::interval(FLOW_EVERY);
+    for n in 0..FLOW {
+        ticks.tick().await;
+        let ahead = i64::try_from(1_000 + n * 7_919 % 2_000)?;
+        let at = jiff::Timestamp::from_millisecond(now_us()? / 1_000 + ahead)?;
+        let body = format!(r#"{{"at":"{at}","payload":"{}"}}"#, "x".repeat(98));
+        wire.ask(&target.json("POST", "/v1/queues/jobs/deliveries", &body)).await?;
+    }
+    let mut seen = Seen::new()?;
+    while let Some(one) = consumers.join_next().await {
+        seen.add(one??)?;
+    }
+    Ok(seen)
+}
+
+/// Asks for the next and waits for it, over and over.
+async fn poll(target: &Target, left: &AtomicUsize) -> Result<Seen> {
+    let mut wire = Wire::open(&target.address).await?;
+    let claim = target.json("POST", "/v1/queues/jobs/claim", r#"{"count":10,"lease":"30s","wait_ms":1000}"#);
+    let mut seen = Seen::new()?;
+    while left.load(Ordering::Relaxed) > 0 {
+        let answer = wire.ask(&claim).await?;
+        let now = now_us()?;
+        let acks = seen.take(std::str::from_utf8(answer)?, now)?;
+        ack(target, &mut wire, &acks, left).await?;
+    }
+    Ok(seen)
+}
+
+/// Listens to a stream.
+async fn listen(target: &Target, left: &AtomicUsize) -> Result<Seen> {
+    let request = target.head("GET", "/v1/queues/jobs/stream?credits=100&lease=30s", "application/json", 0);
+    let (mut pieces, _open) = Wire::open(&target.address).await?.listen(request.as_bytes()).await?;
+    let mut wire = Wire::open(&target.address).await?;
+    let mut seen = Seen::new()?;
+    while left.load(Ordering::Relaxed) > 0 {
+        let Ok(piece) = tokio::time::timeout(Duration::from_millis(500), pieces.next()).await else { continue };
+        let Some(piece) = piece? else { break };
+        let now = now_us()?;
+        let acks = seen.take(std::str::from_utf8(piece)?, now)?;
+        ack(target, &mut wire, &acks, left).await?;
+    }
+    Ok(seen)
+}
+
+async fn ack(target: &Target, wire: &mut Wire, acks: &[String], left: &AtomicUsize) -> Result<()> {
+    if acks.is_empty() {
+        return Ok(());
+    }
+    let body = format!(r#"{{"deliveries":[{}]}}"#, acks.join(","));
+    wire.ask(&target.json("POST", "/v1/queues/jobs/ack", &body)).await?;
+    left.fetch_sub(acks.len(), Ordering::Relaxed);
+    Ok(())
+}
