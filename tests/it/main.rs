@@ -6,6 +6,7 @@ mod catalog;
 mod cli;
 mod crash;
 mod differential;
+mod echo;
 mod http;
 mod leases;
 mod nginx;

@@ -1,9 +1,10 @@
 //! Deliveries on the command line: pushed, taken, shown, changed.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
+use hermod_client::{BulkChange, DeliveryFilter, NewDelivery, PageRequest, QueueDraft, QueueOrder, Which};
 use hermod_tests::server::hermod_binary;
 use hermod_tests::until;
 use serde_json::{Value, json};
@@ -89,6 +90,37 @@ async fn a_file_is_pushed_line_by_line_and_faults_have_their_numbers() -> Result
     ensure!(shell.says("queues cancel mail", 2)?.contains("required"), "nobody empties a queue by leaving out a word");
     ensure!(shell.says("queues cancel mail --tag bulk", 0)?.starts_with("1200 cancelled"), "more than one call");
     ensure!(shell.says("queues cancel mail --all", 0)?.starts_with("1 cancelled"), "what is left");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_put_off_is_put_off_once() -> Result<()> {
+    let shell = Shell::start()?;
+    let client = hermod_client::Client::new(shell.hermod.url()?)?;
+    let queues = client.queues();
+    queues.put("mail", &QueueDraft::new().order(QueueOrder::Total)).await?;
+    let due = SystemTime::now() + Duration::from_secs(3_600);
+    let many: Vec<NewDelivery<u32>> = (0..2_500).map(|n| NewDelivery::new(n).due(due).tag("t")).collect();
+    ensure!(queues.push_all("mail", &many).await?.iter().all(Result::is_ok), "all are pushed");
+    for (which, shifted) in [(Which::Waiting, 1), (Which::Tag("t".to_owned()), 2)] {
+        let bulk = queues.shift_all("mail", &which, Duration::from_secs(60)).await?;
+        assert_eq!((bulk.done, bulk.others), (2_500, 0), "{which:?}");
+        let expected = due + Duration::from_secs(60 * shifted);
+        let around =
+            DeliveryFilter::Between(Some((expected - Duration::from_secs(1)).into()), Some((expected + Duration::from_secs(1)).into()));
+        let (mut seen, mut page) = (0, PageRequest::default().limit(1_000));
+        loop {
+            let some = queues.deliveries("mail", &around, &page).await?;
+            seen += some.items.len();
+            page.cursor = some.next;
+            if page.cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, 2_500, "each by a minute, {which:?}");
+    }
+    let back = queues.change_all("mail", BulkChange::Earlier(Duration::from_secs(120)), &Which::Waiting).await?;
+    assert_eq!(back.done, 2_500);
     Ok(())
 }
 

@@ -55,6 +55,12 @@ const LAYERS: &[Layer] = &[
         because: "the binary holds arguments and printing only: put the logic into hermod-server or hermod-client",
     },
     Layer {
+        name: "hermod-example-echo",
+        may_use: &["hermod-server", "hermod-client"],
+        never: &[],
+        because: "an example uses what its readers can use",
+    },
+    Layer {
         name: "hermod-example-todo",
         may_use: &["hermod-server", "hermod-client"],
         never: &[],

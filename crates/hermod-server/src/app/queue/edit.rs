@@ -14,6 +14,9 @@ use crate::code::{Code, Problem, conflict};
 /// So many deliveries are changed by one call.
 const BULK_MAX: usize = 1_000;
 
+/// So many are put off by one call, if they are found by their time.
+const PUT_OFF_MAX: usize = 100_000;
+
 /// What a change of many has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bulk {
@@ -44,7 +47,8 @@ impl App {
         Ok(edited.into_iter().next().unwrap_or(Edited::Gone))
     }
 
-    /// Changes all deliveries that fit, up to a thousand a call.
+    /// Changes all deliveries that fit, up to a thousand a call. Those that are found by their time and put off are
+    /// changed all at once: moved one by one, they would be found again.
     pub async fn edit_all(
         &self,
         caller: &Caller,
@@ -55,17 +59,30 @@ impl App {
     ) -> Result<Bulk, Problem> {
         caller.need(Scope::QueuesPush)?;
         let queue = self.queue_of(caller, queue).await?;
-        let listing = self.deliveries_of(&caller.space, &queue, &ListAsk { filter, after, limit: BULK_MAX }).await?;
+        let puts_off = matches!((&change, &filter), (Change::Later(_), Filter::Waiting { .. }));
         let mut by_partition: BTreeMap<u16, Vec<Number>> = BTreeMap::new();
-        for (id, _) in &listing.items {
-            by_partition.entry(id.partition).or_default().push(id.number);
+        let (mut ask, mut found) = (ListAsk { filter, after, limit: BULK_MAX }, 0);
+        loop {
+            let listing = self.deliveries_of(&caller.space, &queue, &ask).await?;
+            found += listing.items.len();
+            for (id, _) in &listing.items {
+                by_partition.entry(id.partition).or_default().push(id.number);
+            }
+            ask.after = listing.next;
+            if !puts_off || ask.after.is_none() {
+                break;
+            }
+            if found >= PUT_OFF_MAX {
+                let many = format!("More than {PUT_OFF_MAX} wait there. Shift them by tag, or part by part, the latest first.");
+                return Err(Problem::new(Code::InvalidField, many).in_field("until"));
+            }
         }
         let parts = by_partition.iter().flat_map(|(partition, numbers)| numbers.chunks(EDIT_MAX).map(move |some| (*partition, some)));
         let edits = parts.map(|(partition, some)| {
             let place = Place { space: caller.space.clone(), partition };
             self.edit_in(place, &queue, change.clone(), some.to_vec(), None)
         });
-        let mut bulk = Bulk { next: listing.next, ..Bulk::default() };
+        let mut bulk = Bulk { next: ask.after, ..Bulk::default() };
         for edited in join_all(edits).await {
             for one in edited? {
                 match one {
