@@ -56,6 +56,7 @@ impl App {
         filter: Filter,
         change: Change,
         after: Option<(u16, Option<Page>)>,
+        once: Option<&Once>,
     ) -> Result<Bulk, Problem> {
         caller.need(Scope::QueuesPush)?;
         let queue = self.queue_of(caller, queue).await?;
@@ -77,10 +78,12 @@ impl App {
                 return Err(Problem::new(Code::InvalidField, many).in_field("until"));
             }
         }
-        let parts = by_partition.iter().flat_map(|(partition, numbers)| numbers.chunks(EDIT_MAX).map(move |some| (*partition, some)));
-        let edits = parts.map(|(partition, some)| {
+        let parts =
+            by_partition.iter().flat_map(|(partition, numbers)| numbers.chunks(EDIT_MAX).enumerate().map(move |part| (*partition, part)));
+        let edits = parts.map(|(partition, (part, some))| {
             let place = Place { space: caller.space.clone(), partition };
-            self.edit_in(place, &queue, change.clone(), some.to_vec(), None)
+            let (queue, change, once) = (&queue, change.clone(), once.map(|once| once.part(part)));
+            async move { self.edit_in(place, queue, change, some.to_vec(), once.as_ref()).await }
         });
         let mut bulk = Bulk { next: ask.after, ..Bulk::default() };
         for edited in join_all(edits).await {

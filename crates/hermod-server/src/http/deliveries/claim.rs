@@ -185,7 +185,8 @@ pub(super) async fn settled(
 }
 
 /// Finishes deliveries.
-#[utoipa::path(post, path = "/v1/queues/{queue}/ack", tag = "queue", request_body = SettleBody, params(("queue" = String, Path)),
+#[utoipa::path(post, path = "/v1/queues/{queue}/ack", tag = "queue", request_body = SettleBody,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = SettledDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn ack(
     State(shell): State<Arc<Shell>>,
@@ -198,7 +199,8 @@ pub(crate) async fn ack(
 }
 
 /// Gives deliveries back that failed: they are attempted again later, or are dead.
-#[utoipa::path(post, path = "/v1/queues/{queue}/nack", tag = "queue", request_body = SettleBody, params(("queue" = String, Path)),
+#[utoipa::path(post, path = "/v1/queues/{queue}/nack", tag = "queue", request_body = SettleBody,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = SettledDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn nack(
     State(shell): State<Arc<Shell>>,
@@ -212,7 +214,8 @@ pub(crate) async fn nack(
 }
 
 /// Keeps deliveries for longer.
-#[utoipa::path(post, path = "/v1/queues/{queue}/extend", tag = "queue", request_body = SettleBody, params(("queue" = String, Path)),
+#[utoipa::path(post, path = "/v1/queues/{queue}/extend", tag = "queue", request_body = SettleBody,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = SettledDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn extend(
     State(shell): State<Arc<Shell>>,

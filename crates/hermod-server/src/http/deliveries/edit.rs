@@ -87,7 +87,8 @@ impl PatchBody {
 
 /// Changes a delivery that nobody holds.
 #[utoipa::path(patch, path = "/v1/queues/{queue}/deliveries/{id}", tag = "queue", request_body = PatchBody,
-    params(("queue" = String, Path), ("id" = String, Path)),
+    params(("queue" = String, Path), ("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = EditedDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn patch(
     State(shell): State<Arc<Shell>>,
@@ -108,7 +109,9 @@ pub(crate) async fn patch(
 }
 
 /// Cancels a delivery that nobody holds, or forgets a dead one.
-#[utoipa::path(delete, path = "/v1/queues/{queue}/deliveries/{id}", tag = "queue", params(("queue" = String, Path), ("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/queues/{queue}/deliveries/{id}", tag = "queue",
+    params(("queue" = String, Path), ("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = EditedDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn remove(
     State(shell): State<Arc<Shell>>,
@@ -158,10 +161,13 @@ async fn bulk(
     shell: &Shell,
     caller: &Caller,
     queue: &str,
-    body: &BulkBody,
+    sent: &Sent<BulkBody>,
     state: Option<&str>,
     change: Change,
 ) -> Result<Response, Problem> {
+    let body = &sent.value;
+    let once = sent.once(&format!("queue/bulk {change:?}"))?;
+    let once = once.as_ref();
     // Nobody empties a queue by leaving out a field.
     if body.tag.is_none() && state.is_none() && body.from.is_none() && body.until.is_none() {
         let which = "Say which: tag, state, from or until; {\"state\": \"waiting\"} means all that wait.";
@@ -169,7 +175,7 @@ async fn bulk(
     }
     let filter = filter(state, body.tag.as_deref(), body.from.as_deref(), body.until.as_deref())?;
     let after = body.cursor.as_deref().map(read_cursor).transpose()?;
-    let Bulk { done, leased, others, next } = shell.app.edit_all(caller, queue, filter, change, after).await?;
+    let Bulk { done, leased, others, next } = shell.app.edit_all(caller, queue, filter, change, after, once).await?;
     Ok(answer(StatusCode::OK, &BulkDocument { done, leased, others, next: next.map(write_cursor) }))
 }
 
@@ -181,7 +187,8 @@ fn no_span(body: &BulkBody) -> Result<(), Problem> {
 }
 
 /// Cancels deliveries by tag, state or time.
-#[utoipa::path(post, path = "/v1/queues/{queue}/cancel", tag = "queue", request_body = BulkBody, params(("queue" = String, Path)),
+#[utoipa::path(post, path = "/v1/queues/{queue}/cancel", tag = "queue", request_body = BulkBody,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = BulkDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(shell): State<Arc<Shell>>,
@@ -190,11 +197,12 @@ pub(crate) async fn cancel(
     sent: Sent<BulkBody>,
 ) -> Result<Response, Problem> {
     no_span(&sent.value)?;
-    bulk(&shell, &caller, &queue, &sent.value, sent.value.state.as_deref(), Change::Cancel).await
+    bulk(&shell, &caller, &queue, &sent, sent.value.state.as_deref(), Change::Cancel).await
 }
 
 /// Moves deliveries in time, by tag or time.
-#[utoipa::path(post, path = "/v1/queues/{queue}/shift", tag = "queue", request_body = BulkBody, params(("queue" = String, Path)),
+#[utoipa::path(post, path = "/v1/queues/{queue}/shift", tag = "queue", request_body = BulkBody,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = BulkDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn shift(
     State(shell): State<Arc<Shell>>,
@@ -207,11 +215,12 @@ pub(crate) async fn shift(
         Some(earlier) => Change::Earlier(span("by", earlier)?),
         None => Change::Later(span("by", by)?),
     };
-    bulk(&shell, &caller, &queue, &sent.value, sent.value.state.as_deref(), change).await
+    bulk(&shell, &caller, &queue, &sent, sent.value.state.as_deref(), change).await
 }
 
 /// Makes dead deliveries due again at once, as if they had never been attempted.
-#[utoipa::path(post, path = "/v1/queues/{queue}/redrive", tag = "queue", request_body = BulkBody, params(("queue" = String, Path)),
+#[utoipa::path(post, path = "/v1/queues/{queue}/redrive", tag = "queue", request_body = BulkBody,
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 200, body = BulkDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(
     State(shell): State<Arc<Shell>>,
@@ -224,5 +233,5 @@ pub(crate) async fn redrive(
     if sent.value.state.as_deref().is_some_and(|state| state != "dead") {
         return Err(Invalid::new("state", "can only be dead here").into());
     }
-    bulk(&shell, &caller, &queue, &sent.value, state, Change::Redrive).await
+    bulk(&shell, &caller, &queue, &sent, state, Change::Redrive).await
 }
