@@ -36,8 +36,9 @@ impl Schedule {
         if self.payload.is_empty() || self.payload.len() > SCHEDULE_PAYLOAD_MAX {
             return Err(Invalid::new("payload", format!("must be JSON of at most {SCHEDULE_PAYLOAD_MAX} bytes")));
         }
-        if self.tags.len() > TAGS_MAX {
-            return Err(Invalid::new("tags", format!("must be at most {TAGS_MAX}")));
+        // Its runs have one more, by which they are found.
+        if self.tags.len() >= TAGS_MAX {
+            return Err(Invalid::new("tags", format!("must be at most {}", TAGS_MAX - 1)));
         }
         Ok(())
     }
@@ -116,7 +117,7 @@ mod tests {
         let bad = [
             ("payload", Schedule { payload: "".into(), ..good.clone() }),
             ("payload", Schedule { payload: "1".repeat(65_537).into(), ..good.clone() }),
-            ("tags", Schedule { tags: vec![Tag::new("a").unwrap(); 11], ..good.clone() }),
+            ("tags", Schedule { tags: vec![Tag::new("a").unwrap(); 10], ..good.clone() }),
         ];
         for (field, schedule) in bad {
             assert_eq!(schedule.check().unwrap_err().field, field);

@@ -80,7 +80,6 @@ async fn create(app: &App, name: &Named, schedule: &Schedule, next: Option<Micro
     delivery.to = schedule.to.clone();
     delivery.key = Some(key(&name.2, run));
     delivery.tags = schedule.tags.clone();
-    delivery.tags.truncate(hermod_core::queue::delivery::TAGS_MAX - 1);
     delivery.tags.push(tag(&name.2)?);
     let pushed = app.push(&Caller::inside(name.0.clone()), name.1.as_str(), vec![delivery], None).await?;
     pushed.into_iter().try_for_each(|one| one.map(|_| ()))

@@ -158,11 +158,11 @@ async fn push_some(
 /// Reads lines as they come, pushes them by the thousand, and answers each with a line.
 fn lines(shell: &Arc<Shell>, caller: Caller, queue: String, headers: &HeaderMap, body: Body) -> Result<Response, Problem> {
     caller.need(hermod_catalog::Scope::QueuesPush)?;
-    let once = crate::http::sent::once_of(headers, "queue/push", queue.as_bytes())?;
+    let key = crate::http::sent::once_of(headers, "queue/push", b"")?.map(|once| once.key().to_owned());
     let (send, receive) = mpsc::channel::<Result<Bytes, std::convert::Infallible>>(4);
     let shell = Arc::clone(shell);
     tokio::spawn(async move {
-        let mut batch = Lines { shell, caller, queue, once, part: 0, read: Vec::new(), send };
+        let mut batch = Lines { shell, caller, queue, key, part: 0, text: Vec::new(), read: Vec::new(), send };
         let (mut body, mut rest) = (body.into_data_stream(), BytesMut::new());
         while let Some(chunk) = body.next().await {
             // A caller who breaks off has had an answer for each line that was pushed.
@@ -195,8 +195,10 @@ struct Lines {
     shell: Arc<Shell>,
     caller: Caller,
     queue: String,
-    once: Option<Once>,
+    key: Option<String>,
     part: usize,
+    /// The lines as they came, if there is a key: what must be the same next time.
+    text: Vec<u8>,
     read: Vec<Result<Delivery, Problem>>,
     send: mpsc::Sender<Result<Bytes, std::convert::Infallible>>,
 }
@@ -207,6 +209,9 @@ impl Lines {
         if line.trim_ascii().is_empty() {
             return true;
         }
+        if self.key.is_some() {
+            self.text.extend_from_slice(line);
+        }
         self.read.push(if line.len() > LINE_MAX { Err(too_long()) } else { read(line) });
         self.read.len() < LINES_MAX || self.push().await
     }
@@ -215,7 +220,8 @@ impl Lines {
         let read = std::mem::take(&mut self.read);
         let count = read.len();
         // Parts of a part: a thousand lines may go to several partitions in several steps.
-        let once = self.once.as_ref().map(|once| once.part(self.part));
+        let text = std::mem::take(&mut self.text);
+        let once = self.key.as_deref().and_then(|key| Once::new(key, &text).ok()).map(|once| once.part(self.part));
         self.part += 1;
         let pushed = push_some(&self.shell.app, &self.caller, &self.queue, read, once.as_ref()).await;
         let pushed = pushed.unwrap_or_else(|problem| vec![Err(problem); count]);
