@@ -48,7 +48,7 @@ pub(crate) struct ScheduleBody {
     payload: Option<Box<RawValue>>,
     /// The recipient.
     to: Option<String>,
-    /// By which its deliveries are found: up to 16 of up to 64 bytes.
+    /// By which its deliveries are found: up to 9 of up to 128 bytes.
     #[serde(default)]
     tags: Vec<String>,
     /// Whether it runs; it does if absent.
