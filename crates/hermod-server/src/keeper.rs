@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hermod_core::queue::Queue;
 use hermod_core::{QueueId, SpaceId};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::app::App;
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 struct Consumer {
     queue: Arc<Queue>,
     /// Dropped, it tells the consumer to end.
-    stop: oneshot::Sender<()>,
+    stop: watch::Sender<()>,
     task: JoinHandle<()>,
 }
 
@@ -42,6 +42,8 @@ pub(crate) async fn keep(app: App) {
             () = app.stopping() => break,
         }
     }
+    // What was deleted a moment ago leaves no run behind.
+    runs.create(&app).await;
     for (_, consumer) in consumers {
         drop(consumer.stop);
         let _ended = consumer.task.await;
@@ -63,7 +65,7 @@ fn consume_all(app: &App, consumers: &mut HashMap<(SpaceId, QueueId), Consumer>)
         if consumers.contains_key(&name) {
             continue;
         }
-        let (stop, stopped) = oneshot::channel();
+        let (stop, stopped) = watch::channel(());
         let task = tokio::spawn(consume::run(app.clone(), name.0.clone(), Arc::clone(&queue), stopped));
         consumers.insert(name, Consumer { queue, stop, task });
     }

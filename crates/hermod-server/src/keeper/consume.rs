@@ -8,7 +8,7 @@ use hermod_core::Micros;
 use hermod_core::SpaceId;
 use hermod_core::queue::delivery::read_body;
 use hermod_core::queue::{DeliveryId, Push, Queue, Token, Webhook};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
@@ -23,46 +23,49 @@ const WAIT: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Consumes one queue until it is told to end.
-pub(super) async fn run(app: App, space: SpaceId, queue: Arc<Queue>, stopped: oneshot::Receiver<()>) {
+pub(super) async fn run(app: App, space: SpaceId, queue: Arc<Queue>, mut stopped: watch::Receiver<()>) {
     match &queue.push {
         Some(Push::Log) => log(&app, &space, &queue, stopped).await,
         Some(Push::Webhook(webhook)) => match endpoint(&space, webhook) {
             Some(endpoint) => send(&app, &space, &queue, Arc::new(endpoint), stopped).await,
             None => {
                 tracing::warn!(queue = queue.id.as_str(), "the webhook's address cannot be used; correct the queue");
-                let _stopped = stopped.await;
+                told(&mut stopped).await;
             }
         },
         None => {}
     }
 }
 
-/// The next ones to work on; none when it is time to end.
+/// Ends when this consumer is to end: whoever could say otherwise is gone.
+async fn told(stopped: &mut watch::Receiver<()>) {
+    while stopped.changed().await.is_ok() {}
+}
+
+/// The next ones to work on; none when it is time to end, however many there are.
 async fn next(
     app: &App,
     space: &SpaceId,
     queue: &Queue,
     count: usize,
     wait: Duration,
-    stopped: &mut oneshot::Receiver<()>,
+    stopped: &mut watch::Receiver<()>,
 ) -> Option<Vec<Taken>> {
+    if app.is_stopping() || stopped.has_changed().is_err() {
+        return None;
+    }
     let ask = ClaimAsk { count, lease: None, wait };
-    let told = async {
-        let _stopped = (&mut *stopped).await;
-    };
-    let taken = match app.claim_until(space, queue, &ask, told).await {
-        Ok(taken) => taken,
+    match app.claim_until(space, queue, &ask, told(stopped)).await {
+        Ok(taken) => Some(taken),
         Err(problem) => {
             tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "the store does not hand out deliveries");
             tokio::time::sleep(AGAIN).await;
-            Vec::new()
+            Some(Vec::new())
         }
-    };
-    let is_over = !matches!(stopped.try_recv(), Err(oneshot::error::TryRecvError::Empty));
-    if taken.is_empty() && (is_over || app.is_stopping()) { None } else { Some(taken) }
+    }
 }
 
-async fn log(app: &App, space: &SpaceId, queue: &Queue, mut stopped: oneshot::Receiver<()>) {
+async fn log(app: &App, space: &SpaceId, queue: &Queue, mut stopped: watch::Receiver<()>) {
     while let Some(taken) = next(app, space, queue, LOG_COUNT, WAIT, &mut stopped).await {
         let mut held = Vec::with_capacity(taken.len());
         let mut lines = Vec::new();
@@ -104,15 +107,19 @@ fn endpoint(space: &SpaceId, webhook: &Webhook) -> Option<Endpoint> {
 }
 
 /// Claims as many as can be sent at once, and sends them beside each other.
-async fn send(app: &App, space: &SpaceId, queue: &Arc<Queue>, endpoint: Arc<Endpoint>, mut stopped: oneshot::Receiver<()>) {
+async fn send(app: &App, space: &SpaceId, queue: &Arc<Queue>, endpoint: Arc<Endpoint>, mut stopped: watch::Receiver<()>) {
     let mut sending = JoinSet::new();
     loop {
         while sending.try_join_next().is_some() {}
+        // A receiver that is gone gets no more, also before the keeper looks again.
+        if app.catalog.queue(space, &queue.id).is_none_or(|known| known.disabled.is_some()) {
+            break;
+        }
         if let Some(ready_at) = app.sender.ready_at(&endpoint) {
             // It rests after failures: nothing is claimed that could not be sent.
             tokio::select! {
                 () = sleep_until(ready_at) => continue,
-                _ = &mut stopped => break,
+                () = told(&mut stopped) => break,
                 () = app.stopping() => break,
             }
         }
@@ -121,7 +128,7 @@ async fn send(app: &App, space: &SpaceId, queue: &Arc<Queue>, endpoint: Arc<Endp
             tokio::select! {
                 _ = sending.join_next(), if !sending.is_empty() => continue,
                 () = tokio::time::sleep(AGAIN), if sending.is_empty() => continue,
-                _ = &mut stopped => break,
+                () = told(&mut stopped) => break,
             }
         }
         // Who is under way may free a place, or fail: look again then.

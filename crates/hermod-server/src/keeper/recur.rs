@@ -1,13 +1,14 @@
 //! Deliveries that recur: of every schedule the next run is there before its time.
 //!
-//! A run is a delivery with a key of its own, made of the schedule and its time: however many servers create it, it
-//! is there once. The next one follows from the time of the last, not from when that was noticed, so it never drifts.
+//! A run is a delivery with a key of its own, made of the schedule, what it delivers, and its time: however many servers
+//! create it, it is there once, and one of a schedule that was changed is another. The next one follows from the time
+//! of the last, not from when that was noticed, so it never drifts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hermod_core::queue::{Change, Delivery, Due, Filter, Schedule, Status};
-use hermod_core::{Micros, Name, QueueId, SpaceId, Tag};
+use hermod_core::queue::{Change, Delivery, Due, Filter, Schedule, Shown, Status};
+use hermod_core::{Micros, Name, QueueId, Recipient, SpaceId, Tag};
 
 use crate::app::{App, Caller, ListAsk};
 use crate::code::Problem;
@@ -15,13 +16,13 @@ use crate::code::Problem;
 /// So many runs of one schedule are looked at.
 const RUNS_MAX: usize = 1_000;
 
-/// A schedule's name, with those of its queue and its space.
-type Named = (SpaceId, QueueId, Name);
+/// What a schedule is known by.
+type Known = (SpaceId, QueueId, Name);
 
 /// The run of each schedule that was created last.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    created: HashMap<Named, (Arc<Schedule>, Option<Micros>)>,
+    created: HashMap<Known, (Arc<Schedule>, Option<Micros>)>,
 }
 
 impl Runs {
@@ -41,7 +42,8 @@ impl Runs {
             }
         }
         for (name, schedule) in seen {
-            let known = self.created.get(&name).filter(|(known, _)| known.version == schedule.version);
+            // Compared as a whole: one that was deleted and made again begins with the first version.
+            let known = self.created.get(&name).filter(|(known, _)| *known == schedule);
             let next = match known {
                 // Its time has not come, or it will not run again.
                 Some((_, last)) if last.is_none_or(|last| last > now) => continue,
@@ -66,27 +68,39 @@ fn tag(name: &Name) -> Result<Tag, Problem> {
     Ok(Tag::new(format!("schedule:{name}"))?)
 }
 
-fn key(name: &Name, run: Micros) -> String {
-    format!("schedule/{name}/{}", run.get() / 1_000_000)
+fn key(schedule: &Schedule, run: Micros) -> String {
+    let to = schedule.to.as_ref().map_or("", Recipient::as_str);
+    let texts = [to, &schedule.payload].into_iter().chain(schedule.tags.iter().map(Tag::as_str));
+    let print = hermod_core::partition::hash(texts.collect::<Vec<_>>().join("\0").as_bytes());
+    format!("schedule/{}/{print:x}/{}", schedule.name, run.get() / 1_000_000)
 }
 
-async fn create(app: &App, name: &Named, schedule: &Schedule, next: Option<Micros>, is_new: bool) -> Result<(), Problem> {
+async fn create(app: &App, name: &Known, schedule: &Schedule, next: Option<Micros>, is_new: bool) -> Result<(), Problem> {
     if is_new {
         // What was created for the schedule as it was before.
-        cancel_others(app, name, next.map(|run| key(&name.2, run))).await?;
+        cancel_others(app, name, Some(schedule)).await?;
     }
     let Some(run) = next else { return Ok(()) };
     let mut delivery = Delivery::new(Due::At(run), true, schedule.payload.as_bytes());
     delivery.to = schedule.to.clone();
-    delivery.key = Some(key(&name.2, run));
+    delivery.key = Some(key(schedule, run));
     delivery.tags = schedule.tags.clone();
     delivery.tags.push(tag(&name.2)?);
     let pushed = app.push(&Caller::inside(name.0.clone()), name.1.as_str(), vec![delivery], None).await?;
     pushed.into_iter().try_for_each(|one| one.map(|_| ()))
 }
 
-/// Cancels the runs of a schedule whose time has not come, but this one.
-async fn cancel_others(app: &App, name: &Named, but: Option<String>) -> Result<(), Problem> {
+/// Whether the delivery of this key is a run of the schedule as it is now. That does not depend on the time: a server
+/// whose clock is late must not take away what another has created for later.
+fn is_run_of(schedule: &Schedule, of: &str) -> bool {
+    let seconds = of.rsplit('/').next().and_then(|text| text.parse::<u64>().ok());
+    let Some(run) = seconds.and_then(|seconds| Micros::new(seconds.checked_mul(1_000_000)?)) else { return false };
+    let before = run.since(Micros::saturating(1));
+    schedule.enabled && of == key(schedule, run) && schedule.cron.next_after(before) == Some(run)
+}
+
+/// Cancels the runs of a schedule whose time has not come, but those of the schedule as it is.
+async fn cancel_others(app: &App, name: &Known, schedule: Option<&Schedule>) -> Result<(), Problem> {
     let caller = Caller::inside(name.0.clone());
     // A queue that is gone has taken its schedules with it.
     if app.catalog.queue(&name.0, &name.1).is_none() {
@@ -94,8 +108,11 @@ async fn cancel_others(app: &App, name: &Named, but: Option<String>) -> Result<(
     }
     let ask = ListAsk { filter: Filter::Tag(tag(&name.2)?), after: None, limit: RUNS_MAX };
     let listing = app.deliveries(&caller, name.1.as_str(), &ask).await?;
-    for (id, shown) in listing.items.iter().filter(|(_, shown)| shown.status == Status::Scheduled) {
-        let is_kept = hermod_core::queue::delivery::read_body(&shown.body).is_some_and(|(meta, _)| Some(meta.key) == but.as_deref());
+    // One that was attempted waits to be tried again: its time had come.
+    let is_to_come = |shown: &Shown| shown.status == Status::Scheduled && shown.attempts == 0;
+    for (id, shown) in listing.items.iter().filter(|(_, shown)| is_to_come(shown)) {
+        let body = hermod_core::queue::delivery::read_body(&shown.body);
+        let is_kept = body.is_some_and(|(meta, _)| schedule.is_some_and(|schedule| is_run_of(schedule, meta.key)));
         if !is_kept {
             app.edit(&caller, name.1.as_str(), &id.to_string(), Change::Cancel, None).await?;
         }

@@ -24,7 +24,7 @@ const COUNT_MAX: usize = 1_000;
 const HEAL_EVERY: Duration = Duration::from_millis(1_500);
 /// How often who waits looks at a clock that is set by hand.
 const MANUAL_EVERY: Duration = Duration::from_millis(10);
-/// Somebody who follows the signals of others goes on for so long after the last has stopped waiting.
+/// Somebody who follows the signals of others goes on for so long after the last has asked or waited.
 const FOLLOW_ON: Duration = Duration::from_secs(5);
 /// How long one can wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -90,17 +90,17 @@ impl App {
         let mut stop = pin!(stop);
         let watch = self.watches.of(space, &queue.id);
         let lease = ask.lease.unwrap_or(queue.lease);
+        let _waiting = Waits::new(self, space, queue, &watch);
+        self.heal(&watch);
         if ask.wait.is_zero() {
             return self.take(space, queue, &watch, ask.count, lease).await;
         }
         let deadline = Instant::now() + ask.wait;
-        let _waiting = Waits::new(self, space, queue, &watch);
         let turn = tokio::select! {
             turn = timeout_at(deadline, watch.turns.acquire()) => turn,
             () = &mut stop => return Ok(Vec::new()),
         };
         let Ok(Ok(_turn)) = turn else { return Ok(Vec::new()) };
-        let mut healed = Instant::now();
         loop {
             let earlier = watch.earlier();
             let taken = self.take(space, queue, &watch, ask.count, lease).await?;
@@ -112,13 +112,15 @@ impl App {
                 () = earlier => {}
                 () = &mut stop => return Ok(Vec::new()),
                 () = self.stopping() => return Ok(Vec::new()),
-                () = sleep_until(next.min(healed + HEAL_EVERY)) => {
-                    if healed.elapsed() >= HEAL_EVERY && matches!(self.engine, Engine::Redis(_)) {
-                        healed = Instant::now();
-                        watch.forget();
-                    }
-                }
+                () = sleep_until(next.min(watch.heal_at(HEAL_EVERY))) => self.heal(&watch),
             }
+        }
+    }
+
+    /// Forgets what may have changed without a signal, every now and then. Where nobody else writes, none is lost.
+    fn heal(&self, watch: &Watch) {
+        if matches!(self.engine, Engine::Redis(_)) {
+            watch.heal(HEAL_EVERY);
         }
     }
 
@@ -236,13 +238,13 @@ async fn claim_for(app: App, space: SpaceId, queue: Arc<Queue>, ask: ClaimAsk, m
     }
 }
 
-/// Somebody waits; while anybody does, the signals of other servers are followed.
+/// Somebody asks; while anybody does, and a while longer, the signals of other servers are followed.
 struct Waits(Arc<Watch>);
 
 impl Waits {
     fn new(app: &App, space: &SpaceId, queue: &Queue, watch: &Arc<Watch>) -> Waits {
         let mut waiting = watch.waiting.lock();
-        waiting.count += 1;
+        (waiting.count, waiting.asked) = (waiting.count + 1, Some(Instant::now()));
         if !waiting.is_followed && matches!(app.engine, Engine::Redis(_)) {
             waiting.is_followed = true;
             tokio::spawn(follow(app.clone(), space.clone(), queue.id.clone(), Arc::clone(watch)));
@@ -252,7 +254,7 @@ impl Waits {
     }
 }
 
-/// Learns from the signals of other servers for as long as anybody waits, and a while longer.
+/// Learns from the signals of other servers for as long as anybody asks, and a while longer.
 async fn follow(app: App, space: SpaceId, queue: QueueId, watch: Arc<Watch>) {
     let mut signals = app.engine.follow(&space, &queue);
     let mut looks = tokio::time::interval(FOLLOW_ON);
@@ -265,8 +267,10 @@ async fn follow(app: App, space: SpaceId, queue: QueueId, watch: Arc<Watch>) {
             () = app.stopping() => break,
             _ = looks.tick() => {
                 let mut waiting = watch.waiting.lock();
-                if waiting.count == 0 {
+                if waiting.count == 0 && waiting.asked.is_none_or(|asked| asked.elapsed() >= FOLLOW_ON) {
                     waiting.is_followed = false;
+                    // What others do from now on is not heard, so what is known will not be true for long.
+                    watch.forget();
                     break;
                 }
             }

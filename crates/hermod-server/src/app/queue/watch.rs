@@ -99,12 +99,16 @@ pub(super) struct Watch {
     rests_until: Mutex<Option<Instant>>,
     /// How many wait, and whether somebody follows the signals of others for them.
     pub(super) waiting: Mutex<Waiting>,
+    /// When all of it was last looked at anew.
+    healed: Mutex<Instant>,
 }
 
 /// Who waits.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub(super) count: usize,
+    /// When somebody asked last, whether they waited or not.
+    pub(super) asked: Option<Instant>,
     pub(super) is_followed: bool,
 }
 
@@ -118,6 +122,7 @@ impl Watch {
             holders: Mutex::default(),
             rests_until: Mutex::default(),
             waiting: Mutex::default(),
+            healed: Mutex::new(Instant::now()),
         }
     }
 
@@ -173,6 +178,21 @@ impl Watch {
             *known = Known { at: When::Unknown, learned: known.learned + 1 };
         }
         self.earlier.notify_waiters();
+    }
+
+    /// The same, unless that was less than `every` ago.
+    pub(super) fn heal(&self, every: Duration) {
+        let mut healed = self.healed.lock();
+        if healed.elapsed() >= every {
+            *healed = Instant::now();
+            drop(healed);
+            self.forget();
+        }
+    }
+
+    /// When [`Watch::heal`] does something again.
+    pub(super) fn heal_at(&self, every: Duration) -> Instant {
+        *self.healed.lock() + every
     }
 
     /// How often the time of a partition became earlier, to be given to [`Watch::saw`].
