@@ -12,7 +12,7 @@ mod pages;
 mod queues;
 mod secrets;
 mod service;
-mod site;
+pub(crate) mod site;
 mod spaces;
 mod start;
 mod tls;

@@ -4,10 +4,12 @@
 //! as a guard that ends its processes when it is dropped. There are no stand-ins for these servers: a
 //! test that needs one fails when it cannot be had. [`until`] is how a test waits, [`unique`] how tests
 //! that share a server keep out of each other's way. [`table`] runs tables a person can read on every
-//! [`Lane`], and [`model`] is the slow, obvious third opinion; [`history`] holds engines against each other.
+//! [`Lane`], and [`model`] is the slow, obvious third opinion; [`history`] holds engines against each other,
+//! and [`ledger`] what was done to a queue against what must never be.
 
 pub mod history;
 pub mod lane;
+pub mod ledger;
 pub mod model;
 pub mod server;
 pub mod table;

@@ -89,7 +89,8 @@ impl Caller {
 impl App {
     pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, sender: Sender, is_open: bool) -> App {
         let refusals = limit::refusals_for(&engine, &clock).map(Arc::new);
-        let watches = Arc::new(Watches::new(engine.partitions().count()));
+        let is_elsewhere = matches!((&engine, &clock), (Engine::Redis(_), Clock::System));
+        let watches = Arc::new(Watches::new(engine.partitions().count(), is_elsewhere));
         App {
             engine,
             catalog,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Far more than anything here takes; nobody waits for it unless something is wrong.
-pub(super) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// What a caller must never read: names of what stands behind the API.
 const FOREIGN: [&str; 20] = [
     "serde", "u64", "u32", "i64", "struct", "sequence", "map,", "sqlx", "SQL", "SELECT", "INSERT", "sqlite", "EVALSHA", "redis", "axum",
@@ -21,20 +21,20 @@ const FOREIGN: [&str; 20] = [
 ];
 
 /// A server in this process: embedded store, SQLite catalog, a clock that stands still, a folder of its own.
-pub(super) struct Site {
-    pub(super) server: Server,
-    pub(super) clock: ManualClock,
+pub(crate) struct Site {
+    pub(crate) server: Server,
+    pub(crate) clock: ManualClock,
     /// Asks with the first key.
-    pub(super) admin: Caller,
-    pub(super) folder: TempDir,
+    pub(crate) admin: Caller,
+    pub(crate) folder: TempDir,
 }
 
 impl Site {
-    pub(super) async fn start() -> Result<Site> {
+    pub(crate) async fn start() -> Result<Site> {
         Site::start_with(|config| config).await
     }
 
-    pub(super) async fn start_with(change: impl FnOnce(Config) -> Config) -> Result<Site> {
+    pub(crate) async fn start_with(change: impl FnOnce(Config) -> Config) -> Result<Site> {
         let folder = tempfile::tempdir()?;
         let server = Server::start(change(config(&folder)), Mode { manual_clock: true, ..Mode::default() }).await?;
         let clock = server.app().manual_clock().context("the server has a manual clock")?.clone();
@@ -44,68 +44,68 @@ impl Site {
     }
 
     /// Moves the clock to `ms` after the start.
-    pub(super) fn at_ms(&self, ms: u64) {
+    pub(crate) fn at_ms(&self, ms: u64) {
         self.clock.set(START.plus(Micros::saturating(ms * 1000)));
     }
 }
 
 /// Any free port, and a folder of the test's own.
-pub(super) fn config(folder: &TempDir) -> Config {
+pub(crate) fn config(folder: &TempDir) -> Config {
     Config { listen: ([127, 0, 0, 1], 0).into(), data: folder.path().join("data"), ..Config::default() }
 }
 
 /// A request, to be completed.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) method: &'static str,
-    pub(super) path: String,
-    pub(super) headers: Vec<(&'static str, Vec<u8>)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Ask {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Ask {
-    pub(super) fn new(method: &'static str, path: impl Into<String>, body: impl AsRef<[u8]>) -> Ask {
+    pub(crate) fn new(method: &'static str, path: impl Into<String>, body: impl AsRef<[u8]>) -> Ask {
         Ask { method, path: path.into(), headers: Vec::new(), body: body.as_ref().to_vec() }
     }
 
-    pub(super) fn json(method: &'static str, path: impl Into<String>, body: &Value) -> Ask {
+    pub(crate) fn json(method: &'static str, path: impl Into<String>, body: &Value) -> Ask {
         Ask::new(method, path, body.to_string())
     }
 
-    pub(super) fn header(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Ask {
+    pub(crate) fn header(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Ask {
         self.headers.push((name, value.as_ref().to_vec()));
         self
     }
 
-    pub(super) fn once(self, key: &str) -> Ask {
+    pub(crate) fn once(self, key: &str) -> Ask {
         self.header("idempotency-key", key)
     }
 }
 
 /// Who asks which server.
 #[derive(Clone, Debug)]
-pub(super) struct Caller {
+pub(crate) struct Caller {
     url: String,
     key: Option<String>,
     http: reqwest::Client,
 }
 
 impl Caller {
-    pub(super) fn new(url: &str, key: Option<&str>) -> Caller {
+    pub(crate) fn new(url: &str, key: Option<&str>) -> Caller {
         let http = reqwest::Client::builder().timeout(SOON).redirect(reqwest::redirect::Policy::none()).no_proxy();
         Caller { url: url.to_owned(), key: key.map(str::to_owned), http: http.build().expect("a client") }
     }
 
-    pub(super) fn key_text(&self) -> Option<&str> {
+    pub(crate) fn key_text(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
     /// The same server, asked with another key.
-    pub(super) fn with_key(&self, key: Option<&str>) -> Caller {
+    pub(crate) fn with_key(&self, key: Option<&str>) -> Caller {
         Caller { key: key.map(str::to_owned), ..self.clone() }
     }
 
-    pub(super) async fn send(&self, ask: &Ask) -> Result<Reply> {
+    pub(crate) async fn send(&self, ask: &Ask) -> Result<Reply> {
         let mut request = self.http.request(ask.method.parse()?, format!("{}{}", self.url, ask.path)).body(ask.body.clone());
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
@@ -118,29 +118,29 @@ impl Caller {
         Ok(Reply { status, headers, body: response.bytes().await?.to_vec() })
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Reply> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Reply> {
         self.send(&Ask::new("GET", path, "")).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Reply> {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Reply> {
         self.send(&Ask::json("POST", path, body)).await
     }
 
-    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Reply> {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Reply> {
         self.send(&Ask::json("PUT", path, body)).await
     }
 
-    pub(super) async fn delete(&self, path: &str) -> Result<Reply> {
+    pub(crate) async fn delete(&self, path: &str) -> Result<Reply> {
         self.send(&Ask::new("DELETE", path, "")).await
     }
 
     /// A check that must be answered.
-    pub(super) async fn check(&self, subject: &str, action: &str, cost: u64) -> Result<Value> {
+    pub(crate) async fn check(&self, subject: &str, action: &str, cost: u64) -> Result<Value> {
         self.post("/v1/limit/check", &json!({"subject": subject, "action": action, "cost": cost})).await?.expect(200)
     }
 
     /// A new key in `space`, and who asks with it.
-    pub(super) async fn key(&self, space: &str, scopes: &[&str]) -> Result<(String, Caller)> {
+    pub(crate) async fn key(&self, space: &str, scopes: &[&str]) -> Result<(String, Caller)> {
         let body = json!({"name": "test", "scopes": scopes, "space": space});
         let made = self.post("/v1/keys", &body).await?.expect(201)?;
         let secret = made["secret"].as_str().context("a new key shows its secret")?;
@@ -148,13 +148,13 @@ impl Caller {
     }
 
     /// A new space, and who rules it.
-    pub(super) async fn space(&self, space: &str) -> Result<Caller> {
+    pub(crate) async fn space(&self, space: &str) -> Result<Caller> {
         self.post("/v1/spaces", &json!({"space": space})).await?.expect(201)?;
         Ok(self.key(space, &["admin"]).await?.1)
     }
 
     /// All that is defined, and what is left of the counter that [`Caller::fill`] began.
-    pub(super) async fn state(&self) -> Result<Value> {
+    pub(crate) async fn state(&self) -> Result<Value> {
         let mut state = json!({});
         for list in ["rules", "queues", "keys", "spaces"] {
             state[list] = self.get(&format!("/v1/{list}")).await?.expect(200)?;
@@ -165,7 +165,7 @@ impl Caller {
     }
 
     /// Defines something, and uses some of it, for [`Caller::state`] to watch.
-    pub(super) async fn fill(&self) -> Result<()> {
+    pub(crate) async fn fill(&self) -> Result<()> {
         self.put("/v1/rules/watched", &json!({"action": "watched", "limit": 5, "per": "1day"})).await?.expect(201)?;
         let used = self.check("witness", "watched", 2).await?;
         ensure!(used["rules"][0]["remaining"] == 3, "{used}");
@@ -173,7 +173,7 @@ impl Caller {
     }
 
     /// Asks until the answer is as wanted. Needs a runtime with more than one thread.
-    pub(super) fn until(&self, within: Duration, what: &str, ask: &Ask, wanted: impl Fn(&Reply) -> bool) -> Result<()> {
+    pub(crate) fn until(&self, within: Duration, what: &str, ask: &Ask, wanted: impl Fn(&Reply) -> bool) -> Result<()> {
         let runtime = tokio::runtime::Handle::current();
         let is_so = || runtime.block_on(self.send(ask)).is_ok_and(|reply| wanted(&reply));
         tokio::task::block_in_place(|| until(within, what, is_so))
@@ -181,29 +181,29 @@ impl Caller {
 }
 
 /// A rule as a body.
-pub(super) fn rule(action: &str, limit: u64, per: &str) -> Value {
+pub(crate) fn rule(action: &str, limit: u64, per: &str) -> Value {
     json!({"action": action, "limit": limit, "per": per})
 }
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Reply {
-    pub(super) fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The body of an answer with this status; null if there is none.
-    pub(super) fn expect(&self, status: u16) -> Result<Value> {
+    pub(crate) fn expect(&self, status: u16) -> Result<Value> {
         ensure!(self.status == status, "{} instead of {status}: {}", self.status, self.text());
         if self.body.is_empty() {
             return Ok(Value::Null);
@@ -213,7 +213,7 @@ impl Reply {
     }
 
     /// The problem document of an answer, in every respect as promised.
-    pub(super) fn problem(&self, status: u16, code: &str, field: Option<&str>) -> Result<Value> {
+    pub(crate) fn problem(&self, status: u16, code: &str, field: Option<&str>) -> Result<Value> {
         let text = self.text();
         ensure!(self.status == status, "{} instead of {status}: {text}", self.status);
         ensure!(self.header("content-type") == "application/problem+json", "{:?}: {text}", self.headers);

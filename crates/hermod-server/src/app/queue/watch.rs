@@ -26,13 +26,15 @@ const LOOKING_MAX: usize = 4;
 pub(crate) struct Watches {
     partitions: u16,
     watches: RwLock<HashMap<SpaceId, HashMap<QueueId, Arc<Watch>>>>,
+    /// Whether the store has a clock of its own.
+    is_elsewhere: bool,
     /// How much the store's clock is ahead of ours, in microseconds.
     ahead: AtomicI64,
 }
 
 impl Watches {
-    pub(crate) fn new(partitions: u16) -> Watches {
-        Watches { partitions, watches: RwLock::default(), ahead: AtomicI64::new(0) }
+    pub(crate) fn new(partitions: u16, is_elsewhere: bool) -> Watches {
+        Watches { partitions, watches: RwLock::default(), is_elsewhere, ahead: AtomicI64::new(i64::MIN) }
     }
 
     /// What is known of a queue.
@@ -45,15 +47,22 @@ impl Watches {
         Arc::clone(queues.entry(queue.clone()).or_insert_with(|| Arc::new(Watch::new(self.partitions))))
     }
 
-    /// The store's answer was of this time, and came now.
+    /// The store's answer was of this time, and came now. It was on its way, so its clock is at least so far ahead: the
+    /// fastest answer tells it best, and is believed less as time goes by, as clocks drift.
     pub(super) fn set_clock(&self, theirs: Micros, ours: Micros) {
+        if !self.is_elsewhere {
+            return;
+        }
         let difference = |a: Micros, b: Micros| i64::try_from(a.since(b).get()).unwrap_or(0);
-        self.ahead.store(difference(theirs, ours) - difference(ours, theirs), Ordering::Relaxed);
+        let seen = difference(theirs, ours) - difference(ours, theirs);
+        let known = self.ahead.load(Ordering::Relaxed);
+        let ahead = if seen >= known { seen } else { known - (known - seen) / 64 };
+        self.ahead.store(ahead, Ordering::Relaxed);
     }
 
     /// The store's time, about, when ours is this.
     pub(super) fn store_time(&self, ours: Micros) -> Micros {
-        let ahead = self.ahead.load(Ordering::Relaxed);
+        let ahead = Some(self.ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != i64::MIN).unwrap_or(0);
         if ahead >= 0 { ours.plus(Micros::saturating(ahead.unsigned_abs())) } else { ours.since(Micros::saturating(ahead.unsigned_abs())) }
     }
 }
@@ -266,10 +275,16 @@ mod tests {
 
     #[test]
     fn the_stores_clock_may_differ() {
-        let watches = Watches::new(1);
-        watches.set_clock(us(1_500), us(1_000));
-        assert_eq!(watches.store_time(us(2_000)), us(2_500));
+        let watches = Watches::new(1, true);
+        assert_eq!(watches.store_time(us(2_000)), us(2_000));
         watches.set_clock(us(1_000), us(1_500));
         assert_eq!(watches.store_time(us(2_000)), us(1_500));
+        watches.set_clock(us(1_500), us(1_000));
+        assert_eq!(watches.store_time(us(2_000)), us(2_500));
+        watches.set_clock(us(1_000), us(7_400));
+        assert_eq!(watches.store_time(us(2_000)), us(2_393), "an answer that was slow says little");
+        let same = Watches::new(1, false);
+        same.set_clock(us(1_000), us(1_500));
+        assert_eq!(same.store_time(us(2_000)), us(2_000), "where there is one clock, an answer is only late");
     }
 }

@@ -1,0 +1,133 @@
+//! Several servers on one Redis: no delivery has two holders, and whoever waits hears of what others pushed.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hermod_tests::server::Redis;
+use hermod_tests::{Store, unique};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::load::{Load, join};
+use super::{Live, SOON, payloads, shared};
+use crate::outage::until;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_holder_under_parallel_claims() -> Result<()> {
+    const COUNT: u64 = 600;
+    for store in [Store::Redis, Store::Cluster] {
+        let (url, space) = (shared(store)?, unique("holder"));
+        let servers = [Live::start(&url, &space).await?, Live::start(&url, &space).await?];
+        for live in &servers {
+            live.team.queue("q", json!({"lease": "5m"})).await?;
+        }
+        let load = Load::default();
+        let mut claimers = JoinSet::new();
+        for claimer in 0..12_u64 {
+            let (load, team) = (load.clone(), servers[usize::from(claimer % 2 == 1)].team.clone());
+            claimers.spawn(async move {
+                // They are there before there is anything; most wait for it, some ask and ask.
+                while load.acked.load(Ordering::SeqCst) < COUNT {
+                    load.work(&team, "q", 1 + claimer, if claimer < 10 { 100 } else { 0 }).await?.context("an answer")?;
+                }
+                Ok(())
+            });
+        }
+        for n in 0..COUNT {
+            ensure!(load.push(&servers[usize::from(n % 3 == 0)].team, "q", 300, n % 5 * 10).await?);
+        }
+        join(claimers).await?;
+        let sum = load.ledger.check_drained()?;
+        ensure!(sum.handed == COUNT && sum.repeated == 0, "{store:?}: {sum:?}");
+        for live in servers {
+            live.stop().await;
+        }
+    }
+    Ok(())
+}
+
+/// Who does not wait finds what another server pushed as well as who does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_does_not_wait_sees_what_another_server_pushed() -> Result<()> {
+    for store in [Store::Redis, Store::Cluster] {
+        let (url, space) = (shared(store)?, unique("beside"));
+        let (one, other) = (Live::start(&url, &space).await?, Live::start(&url, &space).await?);
+        for live in [&one, &other] {
+            live.team.queue("q", json!({})).await?;
+        }
+        assert_eq!(one.team.claim("q", json!({})).await?, Vec::<Value>::new());
+        for n in 0..5 {
+            other.team.push("q", json!({"payload": n, "to": format!("r{n}")})).await?;
+            let mut claimed = Vec::new();
+            let is_there = async || {
+                claimed = one.team.claim("q", json!({})).await.unwrap_or_default();
+                !claimed.is_empty()
+            };
+            until(Duration::from_secs(2), "another server's delivery", is_there).await?;
+            assert_eq!(payloads(&claimed), [n]);
+            // Given back by the other server, it can be had here again.
+            assert_eq!(other.team.settle("q", "nack", &claimed[0], json!({"delay": "0s"})).await?["outcome"], "retry");
+            let is_back = async || match one.team.claim("q", json!({})).await.unwrap_or_default().first() {
+                Some(again) => other.team.ack("q", again).await.is_ok(),
+                None => false,
+            };
+            until(Duration::from_secs(2), "what another server gave back", is_back).await?;
+        }
+        one.stop().await;
+        other.stop().await;
+    }
+    Ok(())
+}
+
+/// Wake-ups go by publish and subscribe, which forgets. Whoever waits gets the delivery all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_wake_up_heals() -> Result<()> {
+    let redis = Redis::start()?;
+    let (one, other) = (Live::start(&redis.url(), "space").await?, Live::start(&redis.url(), "space").await?);
+    for live in [&one, &other] {
+        live.team.queue("q", json!({})).await?;
+    }
+    let mut slowest = Duration::ZERO;
+    for n in 0..6 {
+        let team = one.team.clone();
+        let waiting = tokio::spawn(async move { team.claim("q", json!({"wait_ms": 20_000})).await });
+        let is_heard = async || redis.ask::<Vec<String>>(&["PUBSUB", "SHARDCHANNELS"]).is_ok_and(|all| all.len() >= 64);
+        until(SOON, "somebody to wait", is_heard).await?;
+        // The signal goes to a connection that is no more.
+        redis.ask::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"])?;
+        let began = Instant::now();
+        other.team.push("q", json!({"payload": n, "to": format!("r{n}")})).await?;
+        let claimed = waiting.await??;
+        slowest = slowest.max(began.elapsed());
+        assert_eq!(payloads(&claimed), [n]);
+        one.team.ack("q", &claimed[0]).await?;
+    }
+    println!("without its signal a delivery was had after {slowest:?} at most");
+    ensure!(slowest < Duration::from_millis(2_500), "{slowest:?}");
+    one.stop().await;
+    other.stop().await;
+    Ok(())
+}
+
+/// A waiter is told on time, on every store, and not before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_has_it_when_it_is_due() -> Result<()> {
+    for store in Store::ALL {
+        let live = Live::start(&shared(store)?, &unique("wait")).await?;
+        live.team.queue("q", json!({})).await?;
+        let load = Load::default();
+        for n in 0..10 {
+            ensure!(load.push(&live.team, "q", 10, 50 + n * 20).await?);
+        }
+        let began = Instant::now();
+        while load.ledger.unfinished() > 0 {
+            load.work(&live.team, "q", 1, 20_000).await?;
+        }
+        load.ledger.check_drained()?;
+        println!("{store:?}: the last of 230 ms was had after {:?}", began.elapsed());
+        ensure!(began.elapsed() < Duration::from_secs(2), "{store:?}: {:?}", began.elapsed());
+        live.stop().await;
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Deliveries as they fall due, over server-sent events and WebSockets: held while the connection stands, and not longer.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures_util::{SinkExt, StreamExt};
+use hermod_server::{Mode, Server};
+use hermod_tests::{Store, unique};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use super::{Caller, Live, SOON, payloads, shared};
+use crate::http::site::config;
+use crate::outage::until;
+
+/// Long enough that nothing below ends by itself.
+const LEASE: &str = "10m";
+/// What is given back is there again so soon; on a busy machine some more than the milliseconds it takes.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// So long nothing more must come.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Either kind of connection.
+enum Stream {
+    Events { response: reqwest::Response, read: String },
+    Socket(Box<WebSocketStream<TcpStream>>),
+}
+
+impl Stream {
+    async fn events(live: &Live, query: &str) -> Result<Stream> {
+        let url = format!("{}/v1/queues/q/stream?{query}", live.server.url());
+        let response = reqwest::Client::new().get(url).bearer_auth(live.team.key_text().context("a key")?).send().await?;
+        ensure!(response.status() == 200 && response.headers()["content-type"] == "text/event-stream", "{response:?}");
+        Ok(Stream::Events { response, read: String::new() })
+    }
+
+    async fn socket(live: &Live, query: &str) -> Result<Stream> {
+        let address = live.server.address();
+        let mut request = format!("ws://{address}/v1/queues/q/stream?{query}").into_client_request()?;
+        let key = format!("Bearer {}", live.team.key_text().context("a key")?);
+        request.headers_mut().insert("authorization", key.parse()?);
+        let (socket, _) = client_async(request, TcpStream::connect(address).await?).await?;
+        Ok(Stream::Socket(Box::new(socket)))
+    }
+
+    /// What is told next; none if the connection ends.
+    async fn told(&mut self) -> Result<Option<Value>> {
+        match self {
+            Stream::Events { response, read } => loop {
+                if let Some((event, rest)) = read.split_once("\n\n") {
+                    let data = event.lines().find_map(|line| line.strip_prefix("data: ")).map(serde_json::from_str).transpose()?;
+                    ensure!(data.is_none() || event.contains("event: delivery"), "{event}");
+                    *read = rest.to_owned();
+                    if let Some(delivery) = data {
+                        return Ok(Some(json!({"delivery": Value::clone(&delivery)})));
+                    }
+                    continue;
+                }
+                match response.chunk().await {
+                    Ok(Some(chunk)) => read.push_str(&String::from_utf8_lossy(&chunk)),
+                    Ok(None) | Err(_) => return Ok(None),
+                }
+            },
+            Stream::Socket(socket) => loop {
+                match socket.next().await {
+                    Some(Ok(Message::Text(text))) => return Ok(Some(serde_json::from_str(&text)?)),
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(None),
+                    Some(Ok(_)) => {}
+                }
+            },
+        }
+    }
+
+    /// The next delivery, which must come.
+    async fn next(&mut self) -> Result<Value> {
+        let mut told = tokio::time::timeout(SOON, self.told()).await.context("nothing came")??.context("the stream ended")?;
+        ensure!(told["delivery"].is_object(), "{told}");
+        Ok(told["delivery"].take())
+    }
+
+    async fn is_silent(&mut self) -> bool {
+        tokio::time::timeout(SILENCE, self.told()).await.is_err()
+    }
+
+    async fn say(&mut self, what: &Value) -> Result<Value> {
+        let Stream::Socket(socket) = self else { bail!("events go one way") };
+        socket.send(Message::text(what.to_string())).await?;
+        tokio::time::timeout(SOON, self.told()).await.context("no answer")??.context("the stream ended")
+    }
+}
+
+async fn live(store: Store) -> Result<Live> {
+    let live = Live::start(&shared(store)?, &unique("stream")).await?;
+    live.team.queue("q", json!({"order": "total", "lease": LEASE})).await?;
+    Ok(live)
+}
+
+async fn push(team: &Caller, count: u64) -> Result<()> {
+    for n in 0..count {
+        team.push("q", json!({"payload": n})).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_holds_more_than_their_credits() -> Result<()> {
+    for store in Store::ALL {
+        let live = live(store).await?;
+        for is_socket in [false, true] {
+            push(&live.team, 5).await?;
+            let query = "credits=2";
+            let mut stream = if is_socket { Stream::socket(&live, query).await? } else { Stream::events(&live, query).await? };
+            let (first, second) = (stream.next().await?, stream.next().await?);
+            assert_eq!(payloads(&[first.clone(), second.clone()]), [0, 1]);
+            ensure!(stream.is_silent().await, "a third, with two credits");
+            assert_eq!(live.team.stats("q").await?["leased"], 2);
+            // What is acked by request makes room for another.
+            live.team.ack("q", &first).await?;
+            let third = stream.next().await?;
+            assert_eq!(third["payload"], 2);
+            ensure!(stream.is_silent().await);
+            if is_socket {
+                let ack = json!({"act": "ack", "id": second["id"], "token": second["token"]});
+                assert_eq!(stream.say(&ack).await?, json!({"settled": {"id": second["id"], "outcome": "done"}}));
+                let fourth = stream.next().await?;
+                assert_eq!(stream.say(&ack).await?["settled"]["outcome"], "stale", "only once");
+                let nack = json!({"act": "nack", "id": fourth["id"], "token": fourth["token"], "delay": "1h"});
+                assert_eq!(stream.say(&nack).await?["settled"]["outcome"], "retry");
+                assert_eq!(stream.next().await?["payload"], 4);
+                for (said, field) in
+                    [(json!({"act": "eat", "id": third["id"], "token": 1}), "act"), (json!({"act": "ack", "id": "x", "token": 1}), "id")]
+                {
+                    assert_eq!(stream.say(&said).await?["problem"]["field"], field);
+                }
+            }
+            drop(stream);
+            let clear = async || {
+                live.team.post("/v1/queues/q/cancel", &json!({"state": "waiting"})).await.is_ok()
+                    && live.team.stats("q").await.is_ok_and(|stats| stats["leased"] == 0 && stats["ready"] == 0 && stats["scheduled"] == 0)
+            };
+            until(SOON, "the queue to be empty", clear).await?;
+        }
+        live.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_connection_gives_back_at_once() -> Result<()> {
+    for store in Store::ALL {
+        let live = live(store).await?;
+        for is_socket in [false, true] {
+            push(&live.team, 1).await?;
+            let mut stream = if is_socket { Stream::socket(&live, "").await? } else { Stream::events(&live, "").await? };
+            let held = stream.next().await?;
+            assert_eq!(live.team.claim("q", json!({})).await?, Vec::<Value>::new());
+            let began = Instant::now();
+            drop(stream);
+            let claimed = live.team.claim("q", json!({"wait_ms": 20_000})).await?;
+            let took = began.elapsed();
+            println!("{store:?}: given back after {took:?}");
+            ensure!(took < AT_ONCE, "{took:?}");
+            assert_eq!((&claimed[0]["id"], &claimed[0]["attempt"]), (&held["id"], &json!(2)));
+            assert_eq!(live.team.settle("q", "ack", &held, json!({})).await?["outcome"], "stale");
+            live.team.ack("q", &claimed[0]).await?;
+        }
+        live.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_renewed_while_the_connection_stands() -> Result<()> {
+    for store in Store::ALL {
+        let live = live(store).await?;
+        push(&live.team, 1).await?;
+        let mut stream = Stream::events(&live, "lease=1s").await?;
+        let held = stream.next().await?;
+        // Three times as long as the lease nobody else gets it.
+        assert_eq!(live.team.claim("q", json!({"wait_ms": 3_000})).await?, Vec::<Value>::new(), "{store:?}");
+        live.team.ack("q", &held).await?;
+        drop(stream);
+        live.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_ends_streams_and_gives_back() -> Result<()> {
+    for store in Store::ALL {
+        let live = live(store).await?;
+        push(&live.team, 2).await?;
+        let (mut events, mut socket) = (Stream::events(&live, "").await?, Stream::socket(&live, "").await?);
+        let mut held = [events.next().await?, socket.next().await?];
+        held.sort_by_key(|one| one["payload"].as_u64());
+        let (key, began) = (live.team.key_text().map(str::to_owned), Instant::now());
+        let folder = live.stop().await;
+        ensure!(events.told().await?.is_none() && socket.told().await?.is_none(), "the streams go on");
+        ensure!(began.elapsed() < Duration::from_secs(5), "stopping took {:?}", began.elapsed());
+        let url = shared(store)?;
+        let server = Server::start(hermod_server::Config { store: url, ..config(&folder) }, Mode::default()).await?;
+        let team = Caller::new(&server.url(), key.as_deref());
+        let claimed = team.claim("q", json!({"count": 2, "wait_ms": 500})).await?;
+        assert_eq!(payloads(&claimed), payloads(&held), "{store:?}");
+        ensure!(claimed.iter().all(|one| one["attempt"] == 2), "{claimed:?}");
+        server.shutdown().await;
+    }
+    Ok(())
+}
