@@ -177,7 +177,13 @@ impl App {
             }
             let wanted = count - taken.len();
             let due = watch.due(self.watches.store_time(self.now()));
-            let Some((earliest, _)) = due.first().copied() else { break };
+            let Some((earliest, _)) = due.first().copied() else {
+                // What was found may have been forgotten meanwhile, because a signal may have been lost.
+                if watch.unknown().is_empty() {
+                    break;
+                }
+                continue;
+            };
             let (wanted, charged) = match self.catch_up(space, queue, watch, earliest, wanted).await {
                 Ok(allowed) => allowed,
                 Err(problem) if taken.is_empty() => return Err(problem),
