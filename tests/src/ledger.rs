@@ -246,7 +246,6 @@ fn check_line(mut line: Vec<(u64, &Entry)>) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A ledger with two deliveries to one recipient, long due.
     fn two() -> Ledger {
         let ledger = Ledger::default();
         for n in [1, 2] {

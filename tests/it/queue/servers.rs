@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hermod_tests::server::Redis;
+use hermod_tests::server::{Hermod, Redis};
 use hermod_tests::{Store, unique};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::load::{Load, join};
-use super::{Live, SOON, payloads, shared};
+use super::{Caller, Live, SOON, payloads, shared};
 use crate::outage::until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,6 +107,29 @@ async fn lost_wake_up_heals() -> Result<()> {
     ensure!(slowest < Duration::from_millis(2_500), "{slowest:?}");
     one.stop().await;
     other.stop().await;
+    Ok(())
+}
+
+/// Whoever waits sleeps: an hour of waiting costs no more than a moment of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_takes_no_time_of_the_processor() -> Result<()> {
+    let hermod = Hermod::serve::<&str>([])?;
+    let admin = Caller::new(hermod.url()?, Some(&hermod.admin_key()?));
+    admin.queue("q", json!({})).await?;
+    // Hundredths of a second, of the user and of the system.
+    let used = || -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", hermod.pid()))?;
+        let after = stat.rsplit_once(") ").context("a name in brackets")?.1;
+        after.split(' ').skip(11).take(2).map(|ticks| Ok(ticks.parse::<u64>()?)).sum()
+    };
+    let before = used()?;
+    let waits = (0..4).map(|_| admin.claim("q", json!({"wait_ms": 4_000})));
+    for claimed in futures_util::future::join_all(waits).await {
+        assert_eq!(claimed?, Vec::<Value>::new());
+    }
+    let used = used()? - before;
+    println!("four who waited 4 s took {used}0 ms of the processor");
+    ensure!(used < 100, "{used}0 ms");
     Ok(())
 }
 

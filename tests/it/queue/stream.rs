@@ -197,8 +197,11 @@ async fn a_server_that_stops_ends_streams_and_gives_back() -> Result<()> {
         let mut held = [events.next().await?, socket.next().await?];
         held.sort_by_key(|one| one["payload"].as_u64());
         let (key, began) = (live.team.key_text().map(str::to_owned), Instant::now());
-        let folder = live.stop().await;
-        ensure!(events.told().await?.is_none() && socket.told().await?.is_none(), "the streams go on");
+        let folder = tokio::time::timeout(SOON, live.stop()).await.context("the server does not stop")?;
+        for stream in [&mut events, &mut socket] {
+            let told = tokio::time::timeout(SOON, stream.told()).await.context("a stream goes on")??;
+            ensure!(told.is_none(), "{told:?}");
+        }
         ensure!(began.elapsed() < Duration::from_secs(5), "stopping took {:?}", began.elapsed());
         let url = shared(store)?;
         let server = Server::start(hermod_server::Config { store: url, ..config(&folder) }, Mode::default()).await?;

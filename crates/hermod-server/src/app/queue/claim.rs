@@ -112,7 +112,7 @@ impl App {
                 () = earlier => {}
                 () = &mut stop => return Ok(Vec::new()),
                 () = self.stopping() => return Ok(Vec::new()),
-                () = sleep_until(next.min(watch.heal_at(HEAL_EVERY))) => self.heal(&watch),
+                () = sleep_until(self.heal_at(&watch).map_or(next, |heal| heal.min(next))) => self.heal(&watch),
             }
         }
     }
@@ -122,6 +122,11 @@ impl App {
         if matches!(self.engine, Engine::Redis(_)) {
             watch.heal(HEAL_EVERY);
         }
+    }
+
+    /// When that is to be done again, if ever.
+    fn heal_at(&self, watch: &Watch) -> Option<Instant> {
+        matches!(self.engine, Engine::Redis(_)).then(|| watch.heal_at(HEAL_EVERY))
     }
 
     /// When whoever waits must look.
