@@ -33,7 +33,7 @@ impl BullMq {
     fn start(port: u16) -> Result<BullMq> {
         let folder = tempfile::tempdir()?;
         let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--silent", "bullmq"]).current_dir(&folder);
+        npm.args(["install", "--no-audit", "--no-fund", "--silent", "bullmq", "ioredis"]).current_dir(&folder);
         let npm = npm.stdout(Stdio::null()).stderr(Stdio::piped()).output().context("npm cannot be run")?;
         ensure!(npm.status.success(), "npm could not install bullmq: {}", String::from_utf8_lossy(&npm.stderr));
         std::fs::write(folder.path().join("bench.js"), include_str!("bullmq.js"))?;
