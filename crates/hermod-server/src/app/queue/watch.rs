@@ -171,14 +171,12 @@ impl Watch {
         let Some(at) = at else { return };
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(usize::from(partition)) else { return };
-        // An answer that is on its way does not know of it, also where it changes nothing here.
-        if known.at.time().is_some_and(|known| known <= at) {
+        // What nobody has looked at is looked at first, whatever is known to come.
+        if known.at == When::Unknown || known.at.time().is_some_and(|known| known <= at) {
             known.learned += 1;
             return;
         }
-        // What nobody has looked at is looked at first, whatever is known to come.
-        let at = if known.at == When::Unknown { When::Unknown } else { When::At(at) };
-        *known = Known { at, learned: known.learned + 1 };
+        *known = Known { at: When::At(at), learned: known.learned + 1 };
         drop(all);
         self.earlier.notify_waiters();
     }
