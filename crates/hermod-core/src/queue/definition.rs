@@ -186,7 +186,7 @@ pub fn span(field: &'static str, text: &str) -> Result<Micros, Invalid> {
     Ok(span)
 }
 
-/// Due times are kept in milliseconds by both engines, so nothing finer is promised.
+/// Pauses are computed in whole milliseconds, so that their products stay exact in Lua; nothing finer is promised.
 pub(super) fn whole_ms(field: &'static str, span: Micros) -> Result<(), Invalid> {
     match span.get() % 1_000 {
         0 => Ok(()),
