@@ -113,7 +113,7 @@ impl Embedded {
             Some(shard) => shard.load(record),
             None => Err(hermod_core::record::Damaged),
         })?;
-        shards.iter_mut().for_each(State::loaded);
+        settle(&mut shards);
         let folder = files.folder()?;
         let io = |source| OpenError::Folder { path: options.folder.clone(), source };
         let memory_used = shards.iter().map(State::bytes).sum();
@@ -254,6 +254,17 @@ impl Inner {
         }
         self.committer.close()
     }
+}
+
+/// Makes what follows from the records, on every processor: no partition needs another.
+fn settle(shards: &mut [State]) {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let share = shards.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        for some in shards.chunks_mut(share) {
+            scope.spawn(|| some.iter_mut().for_each(State::loaded));
+        }
+    });
 }
 
 /// Takes the folder for this process.

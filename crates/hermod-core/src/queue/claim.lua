@@ -12,7 +12,7 @@ local function reap(most, drops)
     local stored = call('HGET', tried, ended[i])
     local attempts, token, _, at = unpack_ints(TRIED, stored)
     local meta = sub(stored, TRIED_SIZE + 1)
-    local was_due, _, max, _, to = unpack_ints(META, meta)
+    local was_due, _, max, to = read_meta(meta)
     if max == 0 then max = most end
     if attempts < max then
       give_back(ended[i], to, was_due, false, attempts, token, meta)
@@ -45,7 +45,7 @@ return drive(function(first_key, at, _, keep)
         if bytes >= BYTES_MAX then break end
         local member, stored, time = members[i], bodies[i], tonumber(heads[2 * i])
         local meta = meta_of(stored)
-        local was_due, expires, _, _, to = unpack_ints(META, meta)
+        local was_due, expires, _, to = read_meta(meta)
         if (expires > 0 and expires <= now) or (drop_after > 0 and after(was_due, drop_after) <= now) then
           call('ZREM', due, member)
           leave(to)

@@ -34,13 +34,29 @@ pub struct DeliveryId {
 
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
+/// What a character is as a digit.
+fn digit(byte: u8) -> Option<u8> {
+    Some(match byte {
+        b'0'..=b'9' => byte - b'0',
+        b'a'..=b'h' => byte - b'a' + 10,
+        b'j' | b'k' => byte - b'j' + 18,
+        b'm' | b'n' => byte - b'm' + 20,
+        b'p'..=b't' => byte - b'p' + 22,
+        b'v'..=b'z' => byte - b'v' + 27,
+        _ => return None,
+    })
+}
+
 impl fmt::Display for DeliveryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // 80 bits are 16 digits of 5.
         let bits = u128::from(self.partition) << 64 | u128::from(self.number);
-        let digit = |place: u32| usize::try_from((bits >> (5 * place)) & 31).ok().and_then(|at| DIGITS.get(at)).copied().unwrap_or(b'0');
-        let text: String = (0..16).rev().map(|place| char::from(digit(place))).collect();
-        write!(f, "dl_{text}")
+        let mut text = *b"dl_0000000000000000";
+        for (place, slot) in text.iter_mut().skip(3).rev().enumerate() {
+            let digit = usize::try_from((bits >> (5 * place)) & 31).unwrap_or(0);
+            *slot = DIGITS.get(digit).copied().unwrap_or(b'0');
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or(""))
     }
 }
 
@@ -52,8 +68,7 @@ impl FromStr for DeliveryId {
         let digits = text.strip_prefix("dl_").filter(|digits| digits.len() == 16).ok_or_else(bad)?;
         let mut bits = 0_u128;
         for byte in digits.bytes() {
-            let digit = DIGITS.iter().position(|other| *other == byte).ok_or_else(bad)?;
-            bits = bits << 5 | u128::try_from(digit).map_err(|_| bad())?;
+            bits = bits << 5 | u128::from(digit(byte).ok_or_else(bad)?);
         }
         let partition = u16::try_from(bits >> 64).map_err(|_| bad())?;
         let number = u64::try_from(bits & u128::from(u64::MAX)).map_err(|_| bad())?;
@@ -174,7 +189,8 @@ impl Delivery {
 
     /// As it is stored, due at `due`.
     pub(super) fn body(&self, due: Micros) -> Box<[u8]> {
-        let mut out = Vec::with_capacity(32 + self.payload.len());
+        // As much as it takes if it is a plain one: what is stored is not moved again.
+        let mut out = Vec::with_capacity(BODY_MIN + self.payload.len());
         out.extend_from_slice(&[0; 2]);
         out.extend_from_slice(&due.get().to_le_bytes());
         self.write_rest(&mut out);
@@ -188,24 +204,53 @@ impl Delivery {
 
     /// What is stored between the due time and the payload.
     pub(super) fn write_rest(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.expires_at.unwrap_or_default().get().to_le_bytes());
-        out.extend_from_slice(&self.max_attempts.unwrap_or(0).to_le_bytes());
-        out.push(u8::from(self.is_json));
+        let expires = self.expires_at.filter(|at| *at > Micros::ZERO);
+        let max_attempts = self.max_attempts.filter(|max| *max > 0);
         let to = self.to.as_ref().map_or("", Recipient::as_str);
-        out.extend_from_slice(&u16::try_from(to.len()).expect("recipients are short").to_le_bytes());
-        out.extend_from_slice(to.as_bytes());
-        write_text(out, self.key.as_deref().unwrap_or(""));
-        let tags: std::collections::BTreeSet<&str> = self.tags.iter().map(Tag::as_str).collect();
-        out.push(u8::try_from(tags.len()).expect("tags are few"));
-        for tag in tags {
-            write_text(out, tag);
+        let key = self.key.as_deref().unwrap_or("");
+        let parts = [(JSON, self.is_json), (EXPIRES, expires.is_some()), (ATTEMPTS, max_attempts.is_some()), (TO, !to.is_empty())];
+        let parts = parts.into_iter().chain([(KEY, !key.is_empty()), (TAGS, !self.tags.is_empty())]);
+        out.push(parts.filter(|(_, is_there)| *is_there).map(|(flag, _)| flag).sum());
+        if let Some(expires) = expires {
+            out.extend_from_slice(&expires.get().to_le_bytes());
+        }
+        if let Some(max) = max_attempts {
+            out.extend_from_slice(&max.to_le_bytes());
+        }
+        if !to.is_empty() {
+            out.extend_from_slice(&u16::try_from(to.len()).expect("recipients are short").to_le_bytes());
+            out.extend_from_slice(to.as_bytes());
+        }
+        if !key.is_empty() {
+            write_text(out, key);
+        }
+        if !self.tags.is_empty() {
+            let tags: std::collections::BTreeSet<&str> = self.tags.iter().map(Tag::as_str).collect();
+            out.push(u8::try_from(tags.len()).expect("tags are few"));
+            for tag in tags {
+                write_text(out, tag);
+            }
         }
     }
 }
 
-/// What is stored of a delivery besides its payload:
-/// `due u64, expires u64 (0: never), max_attempts u16 (0: the queue's), is_json u8, to (u16 length), key (u8
-/// length), tags u8, each (u8 length)`, little endian. A body is the length of this as u16, this, and the payload.
+/// The bytes of a body with a due time and a payload only.
+const BODY_MIN: usize = 11;
+
+/// Where a body says what it has.
+const FLAGS_AT: usize = 10;
+
+// What a delivery has; most have little, and memory is what a queue needs most of.
+const JSON: u8 = 1;
+const EXPIRES: u8 = 2;
+const ATTEMPTS: u8 = 4;
+const TO: u8 = 8;
+const KEY: u8 = 16;
+const TAGS: u8 = 32;
+
+/// What is stored of a delivery besides its payload: `due u64, flags u8`, and what the flags say is there:
+/// `expires u64, max_attempts u16, to (u16 length), key (u8 length), tags u8, each (u8 length)`, little endian. A body is
+/// the length of this as u16, this, and the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
     /// When it is due, whatever became of it since.
@@ -242,16 +287,28 @@ pub fn read_body(body: &[u8]) -> Option<(Meta<'_>, &[u8])> {
     let length = u16::from_le_bytes(record::take(&mut rest)?);
     let (mut meta, payload) = rest.split_at_checked(usize::from(length))?;
     let due = record::take_micros(&mut meta)?;
-    let expires_at = Some(record::take_micros(&mut meta)?).filter(|at| *at > Micros::ZERO);
-    let max_attempts = Some(u16::from_le_bytes(record::take(&mut meta)?)).filter(|max| *max > 0);
-    let [is_json] = record::take(&mut meta)?;
-    let to_length = u16::from_le_bytes(record::take(&mut meta)?);
-    let (to, mut meta) = meta.split_at_checked(usize::from(to_length))?;
-    let to = std::str::from_utf8(to).ok()?;
-    let key = take_text(&mut meta)?;
-    let [count] = record::take(&mut meta)?;
-    let tags = (0..count).map(|_| take_text(&mut meta)).collect::<Option<Vec<_>>>()?;
-    Some((Meta { due, expires_at, max_attempts, is_json: is_json == 1, to, key, tags }, payload))
+    let [flags] = record::take(&mut meta)?;
+    let mut read = Meta { due, expires_at: None, max_attempts: None, is_json: flags & JSON != 0, to: "", key: "", tags: Vec::new() };
+    if flags & EXPIRES != 0 {
+        read.expires_at = Some(record::take_micros(&mut meta)?);
+    }
+    if flags & ATTEMPTS != 0 {
+        read.max_attempts = Some(u16::from_le_bytes(record::take(&mut meta)?));
+    }
+    if flags & TO != 0 {
+        let length = u16::from_le_bytes(record::take(&mut meta)?);
+        let (to, rest) = meta.split_at_checked(usize::from(length))?;
+        (read.to, meta) = (std::str::from_utf8(to).ok()?, rest);
+    }
+    if flags & KEY != 0 {
+        read.key = take_text(&mut meta)?;
+    }
+    if flags & TAGS != 0 {
+        let [count] = record::take(&mut meta)?;
+        read.tags = (0..count).map(|_| take_text(&mut meta)).collect::<Option<Vec<_>>>()?;
+    }
+    // Anything else is not of this version.
+    (flags < 2 * TAGS && meta.is_empty()).then_some((read, payload))
 }
 
 /// The body, due at another time.
@@ -265,7 +322,8 @@ pub(super) fn with_due(body: &[u8], due: Micros) -> Option<Box<[u8]>> {
 pub(super) fn with_payload(body: &[u8], is_json: bool, payload: &[u8]) -> Option<Box<[u8]>> {
     let (_, old) = read_body(body)?;
     let mut body = body.get(..body.len() - old.len())?.to_vec();
-    *body.get_mut(20)? = u8::from(is_json);
+    let flags = body.get_mut(FLAGS_AT)?;
+    *flags = *flags & !JSON | u8::from(is_json);
     body.extend_from_slice(payload);
     Some(body.into_boxed_slice())
 }
@@ -274,12 +332,13 @@ pub(super) fn with_payload(body: &[u8], is_json: bool, payload: &[u8]) -> Option
 pub(super) fn without_key(body: &[u8]) -> Option<Box<[u8]>> {
     let (meta, _) = read_body(body)?;
     let length = Some(meta.key.len()).filter(|length| *length > 0)?;
-    // After the lengths and numbers before it, and the recipient.
-    let at = 23 + meta.to.len();
+    let to_length = if meta.to.is_empty() { 0 } else { 2 + meta.to.len() };
+    let numbers_length = meta.expires_at.map_or(0, |_| 8) + meta.max_attempts.map_or(0, |_| 2);
+    let at = BODY_MIN + numbers_length + to_length;
     let mut out = body.get(..at)?.to_vec();
-    out.push(0);
     out.extend_from_slice(body.get(at + 1 + length..)?);
-    let meta_length = u16::from_le_bytes(body.get(..2)?.try_into().ok()?) - u16::try_from(length).ok()?;
+    *out.get_mut(FLAGS_AT)? &= !KEY;
+    let meta_length = u16::from_le_bytes(body.get(..2)?.try_into().ok()?) - u16::try_from(1 + length).ok()?;
     out.get_mut(..2)?.copy_from_slice(&meta_length.to_le_bytes());
     Some(out.into_boxed_slice())
 }
@@ -314,6 +373,13 @@ mod tests {
         assert_eq!(meta.tags, ["a", "b"]);
         assert_eq!((meta.expires_at, meta.max_attempts), (None, None));
         assert_eq!(read_body(&body[..20]), None);
+        let plain = Delivery::new(Due::In(Micros::ZERO), true, "{}").body(Micros::saturating(7));
+        assert_eq!((plain.len(), read_body(&plain).unwrap().0.is_json), (BODY_MIN + 2, true));
+        let all = Delivery { max_attempts: Some(3), expires_at: Some(Micros::saturating(11)), ..delivery };
+        let other = without_key(&all.body(Micros::saturating(7))).unwrap();
+        let (meta, payload) = read_body(&other).unwrap();
+        assert_eq!((meta.max_attempts, meta.expires_at.map(Micros::get), meta.to, meta.key), (Some(3), Some(11), "Grüße", ""));
+        assert_eq!((meta.tags, payload), (vec!["a", "b"], b"{}".as_slice()));
         let other = without_key(&with_payload(&with_due(&body, Micros::saturating(9)).unwrap(), false, b"xyz").unwrap()).unwrap();
         let (meta, payload) = read_body(&other).unwrap();
         assert_eq!((meta.due.get(), meta.to, meta.key, meta.is_json, payload), (9, "Grüße", "", false, b"xyz".as_slice()));

@@ -13,14 +13,15 @@ local function edit(member, act, time, is_json, payload)
   if attempts then till = unpack_ints('<I8', attempts, 11) end
   if till > now then return LEASED, till end
   local is_dead = call('ZSCORE', dead, member)
-  local was_due, _, _, _, to = unpack_ints(META, meta)
+  local was_due, _, _, to = read_meta(meta)
   if act == CANCEL then
     take_out(member, to, till)
     forget(member, meta)
     return DONE, was_due
   end
   if act == REWRITE then
-    rewrite(member, meta, sub(meta, 1, 18) .. pack_ints('<B', is_json) .. sub(meta, 20), payload)
+    local flags = unpack_ints('<B', meta, 9)
+    rewrite(member, meta, sub(meta, 1, 8) .. pack_ints('<B', flags - flags % 2 + is_json) .. sub(meta, 10), payload)
     return DONE, was_due
   end
   if act == REDRIVE then

@@ -9,7 +9,7 @@
 --           finished:<key NUL recipient>  STRING  <I8I8 until number>      wake  a channel: when one can be claimed
 -- ARGV    none of its own
 -- REPLY   none of its own
-local META, TRIED, TRIED_SIZE = '<I8I8I2BI2c0Bc0B', '<I2I8I8I8B', 27
+local TRIED, TRIED_SIZE = '<I2I8I8I8B', 27
 local TIME_MAX = 9007199254740991
 local base, due, held, rest, dead, body, tried, lines, keyed, last
 
@@ -113,9 +113,28 @@ local function take_out(member, to, till)
   leave(to)
 end
 
+-- What is known of a delivery after its due time: when it expires, attempts at most (0: not said), its recipient, its
+-- key, how many tags, and where they begin.
+local function rest_of(meta, at)
+  local flags, expires, max, to, key, tags = 0, 0, 0, '', '', 0
+  flags, at = unpack_ints('<B', meta, at)
+  if flags < 2 then return 0, 0, '', '', 0, at end
+  if flags % 4 >= 2 then expires, at = unpack_ints('<I8', meta, at) end
+  if flags % 8 >= 4 then max, at = unpack_ints('<I2', meta, at) end
+  if flags % 16 >= 8 then to, at = unpack_ints('<I2c0', meta, at) end
+  if flags % 32 >= 16 then key, at = unpack_ints('<Bc0', meta, at) end
+  if flags >= 32 then tags, at = unpack_ints('<B', meta, at) end
+  return expires, max, to, key, tags, at
+end
+
+-- The same, after its due time.
+local function read_meta(meta)
+  return unpack_ints('<I8', meta), rest_of(meta, 9)
+end
+
 -- What a delivery is found by, besides its number.
 local function find_by(member, meta)
-  local _, _, _, _, to, key, tags, at = unpack_ints(META, meta)
+  local _, _, _, to, key, tags, at = read_meta(meta)
   if key ~= '' then call('HSET', keyed, key .. '\0' .. to, member) end
   for _ = 1, tags do
     local tag
@@ -126,7 +145,7 @@ end
 
 -- Takes away what a delivery is found by; its key.
 local function unfind(member, meta)
-  local _, _, _, _, to, key, tags, at = unpack_ints(META, meta)
+  local _, _, _, to, key, tags, at = read_meta(meta)
   if key ~= '' then
     key = key .. '\0' .. to
     call('HDEL', keyed, key)

@@ -16,7 +16,7 @@ use crate::int::Micros;
 use crate::record::{self, Damaged, Family};
 
 /// The attempts at a delivery.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tried {
     pub attempts: u16,
     /// The last one that was given out.
@@ -85,6 +85,8 @@ pub(crate) struct Queue {
     partition: u16,
     /// `space NUL queue`, what the keys of its records begin with.
     name: Box<[u8]>,
+    /// Scratch: a record's key, the name, a NUL and a number.
+    key: Vec<u8>,
     /// The last number that was given out, to a delivery or as a token.
     last: u64,
     pub due: BTreeSet<(Micros, Number)>,
@@ -104,6 +106,7 @@ impl Queue {
         Queue {
             partition,
             name: name.into(),
+            key: [name, &[0; 9]].concat(),
             last: 0,
             due: BTreeSet::new(),
             held: BTreeSet::new(),
@@ -144,14 +147,14 @@ impl Queue {
             self.tags.insert(((*tag).into(), number));
         }
         self.bytes += body.len() + SLOT_BYTES;
+        self.write(Family::Body, number, Some(&|out| out.extend_from_slice(&body)));
         self.slots.insert(number, Slot { body, at, tried: None });
-        self.write_body(number);
     }
 
     /// Puts another body in the place of a delivery's, with what it is found by.
     pub(crate) fn rewrite(&mut self, number: Number, body: Box<[u8]>) {
-        self.unfind(number);
         let Some(old) = self.slots.remove(&number) else { return };
+        self.unfind(number, &old);
         self.store(number, body);
         if let Some(slot) = self.slots.get_mut(&number) {
             (slot.tried, slot.at) = (old.tried, old.at);
@@ -165,29 +168,26 @@ impl Queue {
         }
     }
 
-    /// Takes away what a delivery is found by.
-    fn unfind(&mut self, number: Number) {
-        let Some(slot) = self.slots.get(&number) else { return };
+    /// Takes away what a delivery was found by; its key.
+    fn unfind(&mut self, number: Number, slot: &Slot) -> Option<Box<str>> {
         let (meta, _) = slot.meta();
-        if let Some(key) = meta.known_by() {
-            self.keys.remove(&key);
+        let key = meta.known_by();
+        if let Some(key) = &key {
+            self.keys.remove(key);
         }
         for tag in meta.tags {
             self.tags.remove(&(tag.into(), number));
         }
         self.bytes -= slot.body.len() + SLOT_BYTES;
+        key
     }
 
     /// Forgets a delivery that is in no set any more; the key it was known by.
     pub(crate) fn forget(&mut self, number: Number) -> Option<Box<str>> {
-        let slot = self.slots.get(&number)?;
-        let (meta, _) = slot.meta();
-        let key = meta.known_by();
-        let was_tried = slot.tried.is_some();
-        self.unfind(number);
-        self.slots.remove(&number);
+        let slot = self.slots.remove(&number)?;
+        let key = self.unfind(number, &slot);
         self.write(Family::Body, number, None);
-        if was_tried {
+        if slot.tried.is_some() {
             self.write(Family::Tried, number, None);
         }
         key
@@ -350,22 +350,15 @@ impl Queue {
     }
 
     fn write(&mut self, family: Family, number: Number, value: Option<record::Write<'_>>) {
-        let key = [&self.name, [0].as_slice(), &number.to_be_bytes()].concat();
-        record::write(&mut self.urgent, family, self.partition, &key, value);
-    }
-
-    pub(crate) fn write_body(&mut self, number: Number) {
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        let body = std::mem::take(&mut slot.body);
-        self.write(Family::Body, number, Some(&|out| out.extend_from_slice(&body)));
-        if let Some(slot) = self.slots.get_mut(&number) {
-            slot.body = body;
+        if let Some(tail) = self.key.last_chunk_mut() {
+            *tail = number.to_be_bytes();
         }
+        record::write(&mut self.urgent, family, self.partition, &self.key, value);
     }
 
     pub(crate) fn write_tried(&mut self, number: Number) {
         let Some(slot) = self.slots.get(&number) else { return };
-        let Some(tried) = slot.tried.clone() else { return };
+        let Some(tried) = slot.tried.as_deref().copied() else { return };
         let at = slot.at;
         self.write(Family::Tried, number, Some(&|out| write_tried(out, &tried, at)));
     }

@@ -7,9 +7,12 @@ local ADDED, KEPT, REPLACED, FINISHED = 0, 1, 2, 3
 
 -- Another delivery takes over the key of this one.
 local function unkey(member, stored, meta)
-  local _, _, _, _, to, key = unpack_ints(META, meta)
-  local at = 21 + #to
-  rewrite(member, meta, sub(meta, 1, at) .. '\0' .. sub(meta, at + 2 + #key), sub(stored, 3 + #meta))
+  local _, _, _, _, key, tags, at = read_meta(meta)
+  -- The number of tags stands between it and them, if there are any.
+  if tags > 0 then at = at - 1 end
+  local flags = unpack_ints('<B', meta, 9)
+  rewrite(member, meta, sub(meta, 1, 8) .. pack_ints('<B', flags - 16) .. sub(meta, 10, at - #key - 2) .. sub(meta, at),
+    sub(stored, 3 + #meta))
 end
 
 -- What becomes of a push under this key, if it is not a new delivery.
@@ -26,7 +29,7 @@ local function under(key, mode, time, wanted, payload)
   end
   local stored, attempts = call('HGET', body, member), call('HGET', tried, member)
   local meta = meta_of(stored)
-  local was_due, _, _, _, to = unpack_ints(META, meta)
+  local was_due, _, _, to = read_meta(meta)
   if mode == 0 then return KEPT, number_of(member), was_due end
   local till = 0
   if attempts then till = unpack_ints('<I8', attempts, 11) end
@@ -54,7 +57,7 @@ return drive(function(first_key, at, _, keep)
     local mode, is_span, time, wanted, payload
     mode, is_span, time, wanted, payload, at = unpack_ints('<BBI8I2c0I4c0', given, at)
     if is_span == 1 then time = after(now, time) end
-    local _, _, _, to, key, tags = unpack_ints('<I8I2BI2c0Bc0B', wanted)
+    local _, _, to, key, tags = rest_of(wanted, 1)
     local outcome, found, found_due
     if key ~= '' then outcome, found, found_due = under(key .. '\0' .. to, mode, time, wanted, payload) end
     if not outcome then

@@ -41,7 +41,7 @@ return drive(function(first_key, at, _, keep)
       local attempts, token, till, was_at = unpack_ints(TRIED, stored)
       if token == tokens[i] and till > now then
         local meta = sub(stored, TRIED_SIZE + 1)
-        local was_due, _, max, _, to, key, tags = unpack_ints(META, meta)
+        local was_due, _, max, to, key, tags = read_meta(meta)
         if max == 0 then max = most end
         any, settled[member] = true, true
         if act == ACK then

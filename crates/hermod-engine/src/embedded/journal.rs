@@ -22,7 +22,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::error::OpenError;
 
 /// The version of the files and of the frames in them.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 /// Each frame opens with this byte.
 const FRAME_VERSION: u8 = 1;
 /// At most so many bytes of frames are folded in one step, and held in memory for it. The larger the step, the more of

@@ -21,6 +21,7 @@ use hermod_core::queue::claim::Failing;
 use hermod_core::queue::push::{PUSH_MAX, Push};
 use hermod_core::queue::{Delivery, DeliveryId, OnExhausted, Order, Overdue, Queue, Stored};
 use hermod_core::{Micros, Once, Outcome, Place, QueueId, Seed, SpaceId};
+use hermod_engine::Engine;
 
 use super::{App, Caller};
 use crate::code::{Code, Problem, conflict};
@@ -35,6 +36,9 @@ pub(crate) use watch::Watches;
 
 /// So many bytes of payloads go into one step.
 const PUSH_BYTES_MAX: usize = 1 << 20;
+
+/// So many steps may share one way to the disk. Fewer than would be asked in another order than they came.
+const STEPS_AT_ONCE: usize = 8;
 
 /// So many queues are counted for metrics.
 const QUEUES_MEASURED: usize = 100;
@@ -132,7 +136,7 @@ impl App {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Pushes to one partition, so many at a time, one after the other.
+    /// Pushes to one partition, so many at a time, in this order.
     async fn push_to(
         &self,
         caller: &Caller,
@@ -143,19 +147,22 @@ impl App {
     ) -> Vec<(usize, Result<PushAnswer, Problem>)> {
         let place = Place { space: caller.space.clone(), partition };
         let mut answers = Vec::with_capacity(deliveries.len());
-        let mut rest = deliveries.into_iter().peekable();
-        for part in 0.. {
-            let (mut positions, mut some, mut bytes) = (Vec::new(), Vec::new(), 0);
-            while let Some((position, delivery)) = rest.next_if(|_| some.len() < PUSH_MAX && bytes < PUSH_BYTES_MAX) {
-                bytes += delivery.payload.len();
-                positions.push(position);
-                some.push(delivery);
-            }
+        let mut steps = (0..).zip(steps(deliveries)).map(|(part, (positions, some))| {
+            let (push, once) = (Push::new(place.clone(), queue.id.clone(), some), once.map(|once| once.part(part)));
+            async move { (positions, self.engine.run(&push, once.as_ref()).await) }
+        });
+        // The embedded engine takes each when it is first asked, so they stay in order, and share one way to the disk. On
+        // Redis one that overtakes another would be before it in the queue.
+        let at_once = if matches!(self.engine, Engine::Embedded(_)) { STEPS_AT_ONCE } else { 1 };
+        let mut ran = Vec::new();
+        loop {
+            let some = join_all(steps.by_ref().take(at_once)).await;
             if some.is_empty() {
                 break;
             }
-            let once = once.map(|once| once.part(part));
-            let ran = self.engine.run(&Push::new(place.clone(), queue.id.clone(), some), once.as_ref()).await;
+            ran.extend(some);
+        }
+        for (positions, ran) in ran {
             let pushed = match ran.map_err(Problem::from).map(|ran| ran.outcome) {
                 Ok(Outcome::Done(pushed) | Outcome::Replayed(pushed)) => pushed,
                 Ok(Outcome::Conflict) => {
@@ -175,6 +182,22 @@ impl App {
         }
         answers
     }
+}
+
+/// Deliveries of one partition, so many as go into one step, with their positions.
+fn steps(deliveries: Vec<(usize, Delivery)>) -> Vec<(Vec<usize>, Vec<Delivery>)> {
+    let mut rest = deliveries.into_iter().peekable();
+    let mut steps = Vec::new();
+    while rest.peek().is_some() {
+        let (mut positions, mut some, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while let Some((position, delivery)) = rest.next_if(|_| some.len() < PUSH_MAX && bytes < PUSH_BYTES_MAX) {
+            bytes += delivery.payload.len();
+            positions.push(position);
+            some.push(delivery);
+        }
+        steps.push((positions, some));
+    }
+    steps
 }
 
 /// What becomes of deliveries of this queue that fail.

@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hermod_catalog::CatalogOnce;
 use hermod_core::Once;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::Shell;
 use crate::app::Caller;
@@ -167,7 +167,7 @@ fn once(key: Option<&HeaderValue>, operation: &str, body: &[u8]) -> Result<Optio
 }
 
 /// Reads a body. Only one that does not parse pays for finding out where.
-pub(super) fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T, Problem> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Result<T, Problem> {
     // Serde would take a list for an object whose names were left out.
     if raw.trim_ascii_start().starts_with(b"[") {
         return Err(no_object());
@@ -179,7 +179,7 @@ fn no_object() -> Problem {
     Problem::new(Code::InvalidJson, "The body must be a JSON object.")
 }
 
-fn explain<T: DeserializeOwned>(raw: &[u8], fault: &serde_json::Error) -> Problem {
+fn explain<'a, T: Deserialize<'a>>(raw: &'a [u8], fault: &serde_json::Error) -> Problem {
     let message = fault.to_string();
     let message = message.split(" at line ").next().unwrap_or("");
     let is_too_large = message == "number out of range";

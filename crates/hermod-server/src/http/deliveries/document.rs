@@ -1,5 +1,7 @@
 //! Deliveries as they are sent.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hermod_core::queue::delivery::read_body;
@@ -16,19 +18,20 @@ use crate::http::time::Time;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewDelivery)]
-pub(crate) struct DeliveryBody {
+pub(crate) struct DeliveryBody<'a> {
     /// What it carries: any JSON.
+    #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
-    payload: Option<Box<RawValue>>,
+    payload: Option<&'a RawValue>,
     /// What it carries, if that is not JSON: bytes in base64.
-    base64: Option<String>,
+    base64: Option<Cow<'a, str>>,
     /// When it is due; at once if neither this nor `in` is there. The past means at once.
     #[schema(example = "2026-01-31T09:00:00Z")]
-    at: Option<String>,
+    at: Option<Cow<'a, str>>,
     /// How long until it is due.
-    #[serde(rename = "in")]
+    #[serde(rename = "in", borrow)]
     #[schema(example = "90s")]
-    within: Option<String>,
+    within: Option<Cow<'a, str>>,
     /// Its recipient: those of one recipient are handed out in order, one at a time.
     #[schema(example = "user-7")]
     to: Option<String>,
@@ -82,10 +85,10 @@ pub(crate) fn payload(json: Option<&RawValue>, bytes: Option<&str>) -> Result<Op
     }
 }
 
-impl DeliveryBody {
+impl DeliveryBody<'_> {
     pub(super) fn delivery(&self) -> Result<Delivery, Invalid> {
         let due = due(self.at.as_deref(), self.within.as_deref())?.unwrap_or(Due::In(Micros::ZERO));
-        let (is_json, payload) = payload(self.payload.as_deref(), self.base64.as_deref())?.unwrap_or((true, b"null".to_vec()));
+        let (is_json, payload) = payload(self.payload, self.base64.as_deref())?.unwrap_or((true, b"null".to_vec()));
         let mut delivery = Delivery::new(due, is_json, payload);
         delivery.to = self.to.as_ref().map(Recipient::new).transpose()?;
         delivery.key = self.key.clone();

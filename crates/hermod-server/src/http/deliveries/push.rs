@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use futures_util::StreamExt;
 use hermod_core::Once;
 use hermod_core::queue::{Delivery, Stored};
@@ -92,7 +92,7 @@ pub(crate) struct PushedList<'a> {
 }
 
 /// Pushes a delivery, a list of up to 1,000, or, as `application/x-ndjson`, any number of lines, each answered by a line.
-#[utoipa::path(post, path = "/v1/queues/{queue}/deliveries", tag = "queue", request_body = DeliveryBody,
+#[utoipa::path(post, path = "/v1/queues/{queue}/deliveries", tag = "queue", request_body = DeliveryBody<'_>,
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 201, body = PushedDocument, description = "Of a list or of lines 200, and one for each."),
         (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
@@ -111,24 +111,24 @@ pub(crate) async fn push(
     let once = raw.once("queue/push")?;
     let text = raw.bytes.trim_ascii_start();
     if !text.starts_with(b"[") {
-        let delivery = parse::<DeliveryBody>(&raw.bytes)?.delivery()?;
+        let delivery = parse::<DeliveryBody<'_>>(&raw.bytes)?.delivery()?;
         let pushed = shell.app.push(&caller, &queue, vec![delivery], once.as_ref()).await?;
         let pushed = pushed.into_iter().next().ok_or_else(|| Problem::new(Code::Internal, "Nothing was pushed."))??;
         return Ok(answer(StatusCode::CREATED, &PushedDocument::new(&pushed)));
     }
-    let bodies: Vec<Box<serde_json::value::RawValue>> =
+    let bodies: Vec<&serde_json::value::RawValue> =
         serde_json::from_slice(&raw.bytes).map_err(|_| Problem::new(Code::InvalidJson, "The body is no list of JSON objects."))?;
     if bodies.len() > LIST_MAX {
         let many = format!("The list has {} deliveries; {LIST_MAX} are taken at once. Send lines as application/x-ndjson.", bodies.len());
         return Err(Problem::new(Code::BodyTooLarge, many));
     }
-    let pushed =
-        push_some(&shell.app, &caller, &queue, bodies.iter().map(|body| read(body.get().as_bytes())).collect(), once.as_ref()).await?;
+    let read = |body: &&serde_json::value::RawValue| read(body.get().as_bytes());
+    let pushed = push_some(&shell.app, &caller, &queue, bodies.iter().map(read).collect(), once.as_ref()).await?;
     Ok(answer(StatusCode::OK, &PushedList { items: pushed.iter().map(One::new).collect() }))
 }
 
 fn read(text: &[u8]) -> Result<Delivery, Problem> {
-    Ok(parse::<DeliveryBody>(text)?.delivery()?)
+    Ok(parse::<DeliveryBody<'_>>(text)?.delivery()?)
 }
 
 /// Pushes those that could be read; what became of each, in order.
@@ -155,32 +155,20 @@ async fn push_some(
     Ok(kept.into_iter().map(|problem| problem.map_or_else(|| pushed.next().unwrap_or_else(lost), Err)).collect())
 }
 
-/// Reads lines as they come, pushes them by the thousand, and answers each with a line.
+/// Reads lines as they come, pushes them by the thousand, and answers each with a line. While one thousand is pushed, the next is read.
 fn lines(shell: &Arc<Shell>, caller: Caller, queue: String, headers: &HeaderMap, body: Body) -> Result<Response, Problem> {
     caller.need(hermod_catalog::Scope::QueuesPush)?;
     let key = crate::http::sent::once_of(headers, "queue/push", b"")?.map(|once| once.key().to_owned());
     let (send, receive) = mpsc::channel::<Result<Bytes, std::convert::Infallible>>(4);
-    let shell = Arc::clone(shell);
+    let (hand_over, mut batches) = mpsc::channel(1);
+    tokio::spawn(read_lines(body, Lines { batch: Batch::default(), keyed: key.is_some(), hand_over }));
+    let mut pushing = Pushing { shell: Arc::clone(shell), caller, queue, key, part: 0, send };
     tokio::spawn(async move {
-        let mut batch = Lines { shell, caller, queue, key, part: 0, text: Vec::new(), read: Vec::new(), send };
-        let (mut body, mut rest) = (body.into_data_stream(), BytesMut::new());
-        while let Some(chunk) = body.next().await {
-            // A caller who breaks off has had an answer for each line that was pushed.
-            let Ok(chunk) = chunk else { return };
-            rest.extend_from_slice(&chunk);
-            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                let line = rest.split_to(end + 1);
-                if !batch.add(&line).await {
-                    return;
-                }
-            }
-            if rest.len() > LINE_MAX {
-                batch.read.push(Err(too_long()));
-                let _sent = batch.push().await;
+        while let Some(batch) = batches.recv().await {
+            if !pushing.push(batch).await {
                 return;
             }
         }
-        let _sent = batch.add(&rest).await && batch.push().await;
     });
     let receive = futures_util::stream::unfold(receive, |mut receive| async move { receive.recv().await.map(|item| (item, receive)) });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(receive)).into_response())
@@ -190,17 +178,44 @@ fn too_long() -> Problem {
     Problem::new(Code::BodyTooLarge, format!("A line may have {LINE_MAX} bytes at most; what follows was not read."))
 }
 
-/// Lines on their way.
-struct Lines {
-    shell: Arc<Shell>,
-    caller: Caller,
-    queue: String,
-    key: Option<String>,
-    part: usize,
+/// Reads lines to the end of the body, or for as long as anybody takes them.
+async fn read_lines(body: Body, mut lines: Lines) {
+    let (mut body, mut rest) = (body.into_data_stream(), BytesMut::new());
+    while let Some(chunk) = body.next().await {
+        // Of a caller who breaks off the thousands count that were whole.
+        let Ok(chunk) = chunk else { return };
+        rest.extend_from_slice(&chunk);
+        let mut taken = 0;
+        while let Some(end) = rest.get(taken..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+            let line = rest.get(taken..=taken + end).unwrap_or_default();
+            taken += end + 1;
+            if !lines.add(line).await {
+                return;
+            }
+        }
+        rest.advance(taken);
+        if rest.len() > LINE_MAX {
+            lines.batch.read.push(Err(too_long()));
+            let _sent = lines.hand_over().await;
+            return;
+        }
+    }
+    let _sent = lines.add(&rest).await && lines.hand_over().await;
+}
+
+/// Lines that are pushed together.
+#[derive(Default)]
+struct Batch {
+    read: Vec<Result<Delivery, Problem>>,
     /// The lines as they came, if there is a key: what must be the same next time.
     text: Vec<u8>,
-    read: Vec<Result<Delivery, Problem>>,
-    send: mpsc::Sender<Result<Bytes, std::convert::Infallible>>,
+}
+
+/// Lines that were read.
+struct Lines {
+    batch: Batch,
+    keyed: bool,
+    hand_over: mpsc::Sender<Batch>,
 }
 
 impl Lines {
@@ -209,18 +224,34 @@ impl Lines {
         if line.trim_ascii().is_empty() {
             return true;
         }
-        if self.key.is_some() {
-            self.text.extend_from_slice(line);
+        if self.keyed {
+            self.batch.text.extend_from_slice(line);
         }
-        self.read.push(if line.len() > LINE_MAX { Err(too_long()) } else { read(line) });
-        self.read.len() < LINES_MAX || self.push().await
+        self.batch.read.push(if line.len() > LINE_MAX { Err(too_long()) } else { read(line) });
+        self.batch.read.len() < LINES_MAX || self.hand_over().await
     }
 
-    async fn push(&mut self) -> bool {
-        let read = std::mem::take(&mut self.read);
+    async fn hand_over(&mut self) -> bool {
+        let batch = std::mem::take(&mut self.batch);
+        batch.read.is_empty() || self.hand_over.send(batch).await.is_ok()
+    }
+}
+
+/// Lines on their way.
+struct Pushing {
+    shell: Arc<Shell>,
+    caller: Caller,
+    queue: String,
+    key: Option<String>,
+    part: usize,
+    send: mpsc::Sender<Result<Bytes, std::convert::Infallible>>,
+}
+
+impl Pushing {
+    /// Pushes lines and answers them; whether anybody still listens.
+    async fn push(&mut self, Batch { read, text }: Batch) -> bool {
         let count = read.len();
         // Parts of a part: a thousand lines may go to several partitions in several steps.
-        let text = std::mem::take(&mut self.text);
         let once = self.key.as_deref().and_then(|key| Once::new(key, &text).ok()).map(|once| once.part(self.part));
         self.part += 1;
         let pushed = push_some(&self.shell.app, &self.caller, &self.queue, read, once.as_ref()).await;
