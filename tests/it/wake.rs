@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use hermod_core::queue::push::Push;
-use hermod_core::queue::{Delivery, Due};
+use hermod_core::queue::{Delivery, Due, Failing, Terms};
 use hermod_core::{Micros, Outcome, Place, QueueId, SpaceId};
 use hermod_engine::redis::{Address, Options};
 use hermod_engine::{Engine, Follow, Redis, Wake};
@@ -28,6 +28,7 @@ const SOON: Duration = Duration::from_millis(100);
 /// Far ahead, so that nothing falls due while a test runs.
 const LATER: Micros = Micros::saturating(4_000_000_000_000_000);
 const PARTITIONS: u16 = 64;
+const FAILING: Failing = Failing { max_attempts: 5, drops: false, drop_after: None };
 /// So often a follower may be told to look while a store comes back in parts.
 const LOOKS_MAX: usize = 5;
 
@@ -65,7 +66,7 @@ impl Post {
     /// Puts one delivery there.
     async fn push(&self, partition: u16, due: Micros) -> Result<()> {
         let place = Place { space: self.space.clone(), partition };
-        let push = Push::new(place, self.queue.clone(), vec![Delivery::new(Due::At(due), false, "hello")]);
+        let push = Push::new(place, self.queue.clone(), Terms::default(), FAILING, vec![Delivery::new(Due::At(due), false, "hello")]);
         let ran = self.pusher.run(&push, None).await?;
         ensure!(matches!(ran.outcome, Outcome::Done(_)), "{ran:?}");
         Ok(())
@@ -268,7 +269,7 @@ async fn an_embedded_engine_needs_no_wake_ups() -> Result<()> {
     let (place, queue) = (Place { space: lane.space().clone(), partition: 1 }, QueueId::new("mail")?);
     let mut follow = lane.engine().follow(lane.space(), &queue);
     ensure!(is_silent(&mut follow).await);
-    let push = Push::new(place, queue, vec![Delivery::new(Due::At(LATER), false, "hello")]);
+    let push = Push::new(place, queue, Terms::default(), FAILING, vec![Delivery::new(Due::At(LATER), false, "hello")]);
     let ran = lane.engine().run(&push, None).await?;
     ensure!(matches!(&ran.outcome, Outcome::Done(pushed) if pushed.next == Some(LATER)), "its answer says when: {ran:?}");
     ensure!(is_silent(&mut follow).await);

@@ -123,6 +123,10 @@ text_type!(
     QueueId, "queue", check_name
 );
 text_type!(
+    /// A worker of a sticky queue.
+    WorkerId, "worker", check_name
+);
+text_type!(
     /// Who acts or is addressed: a user, an agent, an IP.
     Subject, "subject", check_text
 );

@@ -87,15 +87,24 @@ fn part_of_queue(key: &str) -> Option<&str> {
 
 /// The name of a field or a member as text, for dumps and people.
 pub fn field_text(key: &str, field: &[u8]) -> String {
-    match (part_of_queue(key), <[u8; 8]>::try_from(field)) {
-        (Some(part), Ok(number)) if !matches!(part, "line" | "key") => u64::from_be_bytes(number).to_string(),
+    let part = part_of_queue(key);
+    // A number, then whom it is about.
+    if part.is_some_and(|part| part == "ring" || part.starts_with("own:") || part.starts_with("has:"))
+        && let Some((number, name)) = field.split_first_chunk()
+    {
+        return format!("{} {}", u64::from_be_bytes(*number), String::from_utf8_lossy(name));
+    }
+    match (part, <[u8; 8]>::try_from(field)) {
+        (Some(part), Ok(number)) if !matches!(part, "line" | "key" | "worker" | "ends" | "leaving" | "bound" | "idle") => {
+            u64::from_be_bytes(number).to_string()
+        }
         _ => String::from_utf8_lossy(field).into_owned(),
     }
 }
 
 /// A stored value as text, for dumps and people.
 pub fn value_text(key: &str, value: &[u8]) -> String {
-    if let Some(part) = part_of_queue(key).filter(|part| matches!(*part, "body" | "tried" | "line" | "key")) {
+    if let Some(part) = part_of_queue(key).filter(|part| matches!(*part, "body" | "tried" | "line" | "key" | "worker" | "bound" | "turn")) {
         return crate::queue::line::redis_text(part, value);
     }
     let text = if key.contains("}:limit:") {

@@ -21,7 +21,7 @@ pub mod state;
 mod word;
 
 pub use chance::Seed;
-pub use id::{Action, Invalid, Name, QueueId, Recipient, RuleId, SpaceId, Subject, Tag};
+pub use id::{Action, Invalid, Name, QueueId, Recipient, RuleId, SpaceId, Subject, Tag, WorkerId};
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
 pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};

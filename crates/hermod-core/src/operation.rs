@@ -93,6 +93,9 @@ pub const SCRIPTS: &[Script] = &[
     crate::queue::Edit::SCRIPT,
     crate::queue::List::SCRIPT,
     crate::queue::Stats::SCRIPT,
+    crate::queue::Staff::SCRIPT,
+    crate::queue::Look::SCRIPT,
+    crate::queue::Roll::SCRIPT,
 ];
 
 /// One operation's part of a script call.

@@ -26,6 +26,10 @@ pub enum Family {
     Numbers = 7,
     /// The key of a delivery that was finished.
     Finished = 8,
+    /// A worker of a sticky queue.
+    Worker = 9,
+    /// The owner of a recipient.
+    Bound = 10,
 }
 
 impl Family {
@@ -40,6 +44,8 @@ impl Family {
             6 => Some(Family::Tried),
             7 => Some(Family::Numbers),
             8 => Some(Family::Finished),
+            9 => Some(Family::Worker),
+            10 => Some(Family::Bound),
             _ => None,
         }
     }
@@ -55,6 +61,8 @@ impl Family {
             Family::Tried => 6,
             Family::Numbers => 7,
             Family::Finished => 8,
+            Family::Worker => 9,
+            Family::Bound => 10,
         }
     }
 }

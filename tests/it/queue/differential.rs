@@ -9,8 +9,9 @@ use hermod_core::queue::claim::Failing;
 use hermod_core::queue::edit::Change;
 use hermod_core::queue::push::Push;
 use hermod_core::queue::settle::SettleAct;
-use hermod_core::queue::{Backoff, Claim, Delivery, Due, Edit, Filter, IfExists, List, Number, Settle, Stats, Token};
-use hermod_core::{Micros, Operation, Outcome, Place, QueueId, Recipient, SpaceId, Tag};
+use hermod_core::queue::worker::{Act, Member, Staff};
+use hermod_core::queue::{Backoff, Claim, Delivery, Due, Edit, Filter, IfExists, List, Look, Number, Roll, Settle, Stats, Terms, Token};
+use hermod_core::{Micros, Operation, Outcome, Place, QueueId, Recipient, SpaceId, Tag, WorkerId};
 use hermod_tests::history::{Draws, Dumps, agree};
 use hermod_tests::lane::START;
 use hermod_tests::model::queue::QueueModel;
@@ -39,10 +40,13 @@ struct History {
     numbers: Vec<Number>,
     held: Vec<(Number, Token)>,
     failing: Failing,
+    is_sticky: bool,
+    /// The greatest number that was seen.
+    floor: u64,
 }
 
 impl History {
-    async fn open(seed: u64) -> Result<History> {
+    async fn open(seed: u64, is_sticky: bool) -> Result<History> {
         let space = SpaceId::new(unique("queue"))?;
         let mut lanes = Vec::new();
         for store in Store::ALL {
@@ -67,7 +71,20 @@ impl History {
                 drop_after: draws.chance(30).then(|| us(10 * SECOND)),
             },
             draws,
+            is_sticky,
+            floor: 0,
         })
+    }
+
+    /// Begins a step: what its operation is told of the queue.
+    fn begin(&mut self) -> Terms {
+        // A server that has seen more than the store has now.
+        if self.draws.chance(3) {
+            self.floor = self.now + self.draws.below(SECOND);
+        }
+        let terms = Terms { is_sticky: self.is_sticky, floor: self.floor };
+        self.model.begin(terms, self.now);
+        terms
     }
 
     fn jump(&mut self) {
@@ -104,7 +121,7 @@ impl History {
 
     fn delivery(&mut self) -> Result<Delivery> {
         let mut delivery = Delivery::new(self.due(), self.draws.chance(50), format!("p{}", self.draws.below(1_000)));
-        let to = self.draws.one_of(&["", "", "ann", "ann", "bob", "Ωmega"]);
+        let to = if self.is_sticky { self.recipient() } else { self.draws.one_of(&["", "", "ann", "ann", "bob", "Ωmega"]) };
         delivery.to = (!to.is_empty()).then(|| Recipient::new(to)).transpose()?;
         delivery.key = self.draws.chance(30).then(|| format!("k{}", self.draws.below(4)));
         delivery.if_exists = self.draws.one_of(&[IfExists::Keep, IfExists::Replace, IfExists::Debounce]);
@@ -149,8 +166,9 @@ impl History {
     async fn push(&mut self) -> Result<()> {
         let count = self.draws.one_of(&[1, 1, 2, 5]);
         let deliveries = (0..count).map(|_| self.delivery()).collect::<Result<Vec<_>>>()?;
-        let expected = self.model.push(&deliveries, self.now);
-        let pushed = self.ask(&Push::new(self.place.clone(), self.queue.clone(), deliveries.clone())).await?;
+        let terms = self.begin();
+        let expected = self.model.push(&deliveries, &self.failing, self.now);
+        let pushed = self.ask(&Push::new(self.place.clone(), self.queue.clone(), terms, self.failing, deliveries.clone())).await?;
         ensure!(pushed == expected, "push of {deliveries:?}\n model: {expected:?}\n store: {pushed:?}");
         self.numbers.extend(pushed.stored.iter().map(|(_, number, _)| *number));
         self.note(pushed.stored.iter().map(|(_, _, due)| *due));
@@ -160,13 +178,20 @@ impl History {
     async fn claim(&mut self) -> Result<()> {
         let count = usize::try_from(self.draws.one_of(&[1, 1, 2, 5, 50]))?;
         let lease = self.draws.one_of(&[1, 1_000, SECOND, 2 * SECOND, 30 * SECOND]);
-        let expected = self.model.claim(count, lease, &self.failing, self.now);
-        let mut claimed = self.ask(&Claim::new(self.place.clone(), self.queue.clone(), count, us(lease), self.failing)).await?;
+        let worker = if self.is_sticky { Some(self.someone()) } else { None };
+        let terms = self.begin();
+        let asks = worker.as_ref().map(|(worker, incarnation)| (worker.as_str(), *incarnation));
+        let expected = self.model.claim(asks, count, lease, &self.failing, self.now);
+        let mut claim = Claim::new(self.place.clone(), self.queue.clone(), terms, count, us(lease), self.failing);
+        if let Some((worker, incarnation)) = worker.clone() {
+            claim = claim.by(worker, incarnation);
+        }
+        let mut claimed = self.ask(&claim).await?;
         for handed in &mut claimed.handed {
             let body = std::mem::take(&mut handed.body);
             ensure!(self.model.is_body(handed.number, &body), "the body of {} is another", handed.number);
         }
-        ensure!(claimed == expected, "claim of {count} for {lease}\n model: {expected:?}\n store: {claimed:?}");
+        ensure!(claimed == expected, "claim of {count} for {lease} by {worker:?}\n model: {expected:?}\n store: {claimed:?}");
         self.held.extend(claimed.handed.iter().map(|handed| (handed.number, handed.token)));
         let old = self.held.len().saturating_sub(20);
         self.held.drain(..old);
@@ -198,9 +223,9 @@ impl History {
             7 => SettleAct::GiveBack,
             _ => SettleAct::Return,
         };
-        let Failing { max_attempts, drops, .. } = self.failing;
-        let expected = self.model.settle(act, max_attempts, drops, &held, self.now);
-        let op = Settle::new(self.place.clone(), self.queue.clone(), act, max_attempts, drops, held.clone());
+        let terms = self.begin();
+        let expected = self.model.settle(act, &self.failing, &held, self.now);
+        let op = Settle::new(self.place.clone(), self.queue.clone(), terms, act, &self.failing, held.clone());
         let settled = self.ask(&op).await?;
         ensure!(settled == expected, "{act:?} of {held:?}\n model: {expected:?}\n store: {settled:?}");
         self.note(settled.next);
@@ -218,8 +243,9 @@ impl History {
             4 => Change::Rewrite { is_json: self.draws.chance(50), payload: b"rewritten".to_vec() },
             _ => Change::Redrive,
         };
+        let terms = self.begin();
         let expected = self.model.edit(&change, &numbers, self.now);
-        let edited = self.ask(&Edit::new(self.place.clone(), self.queue.clone(), change.clone(), numbers.clone())).await?;
+        let edited = self.ask(&Edit::new(self.place.clone(), self.queue.clone(), terms, change.clone(), numbers.clone())).await?;
         ensure!(edited == expected, "{change:?} of {numbers:?}\n model: {expected:?}\n store: {edited:?}");
         self.note(edited.next);
         Ok(())
@@ -259,11 +285,113 @@ impl History {
     }
 }
 
+/// Of a queue that is sticky, too.
+impl History {
+    fn recipient(&mut self) -> &'static str {
+        self.draws.one_of(&["ann", "ann", "bob", "cem", "dora", "Ωmega"])
+    }
+
+    /// Somebody who works, or does not any more.
+    fn someone(&mut self) -> (WorkerId, u64) {
+        let alive = self.model.alive();
+        let somebody = alive.iter().map(|(name, incarnation)| (name.as_str(), *incarnation)).collect::<Vec<_>>();
+        let (name, incarnation) = match alive.is_empty() || self.draws.chance(5) {
+            true => (self.draws.one_of(&["w1", "w2", "w3"]), self.draws.below(3)),
+            false => self.draws.one_of(&somebody),
+        };
+        (WorkerId::new(name).expect("a worker's name"), incarnation)
+    }
+
+    async fn staff(&mut self) -> Result<()> {
+        let act = match self.draws.below(12) {
+            0..=3 => Act::Join { weight: self.draws.one_of(&[1, 1, 1, 3]) },
+            4..=7 => Act::Renew,
+            8 => Act::Close,
+            9 => Act::Drain,
+            10 => Act::Leave,
+            _ => Act::Renew,
+        };
+        let count = if matches!(act, Act::Renew) { self.draws.below(4) } else { 1 };
+        let mut members = Vec::new();
+        for _ in 0..count {
+            let (mut worker, mut incarnation) = self.someone();
+            if matches!(act, Act::Join { .. }) && self.draws.chance(80) {
+                worker = WorkerId::new(self.draws.one_of(&["w1", "w2", "w3", "w4"]))?;
+                incarnation = if self.draws.chance(80) { 0 } else { incarnation };
+            }
+            if act == Act::Drain && self.draws.chance(50) {
+                incarnation = 0;
+            }
+            members.push(Member { worker, incarnation, age: us(self.draws.one_of(&[0, 0, 1_000, SECOND])) });
+        }
+        let ttl = self.draws.one_of(&[SECOND, 5 * SECOND, 15 * SECOND]);
+        let idle_after = self.draws.one_of(&[SECOND, 30 * SECOND, 600 * SECOND]);
+        let terms = self.begin();
+        let op = Staff::new(self.place.clone(), self.queue.clone(), terms, act, us(ttl), self.failing, us(idle_after), members.clone());
+        let points: Vec<_> = members.iter().map(|member| op.points(&member.worker)).collect();
+        let expected = self.model.staff(act, ttl, idle_after, &self.failing, &members, &points);
+        let staffed = self.ask(&op).await?;
+        ensure!(staffed == expected, "{act:?} of {members:?} for {ttl}\n model: {expected:?}\n store: {staffed:?}");
+        self.note(staffed.next_end);
+        Ok(())
+    }
+
+    async fn explain(&mut self) -> Result<()> {
+        let to = self.recipient();
+        let pin = self.draws.chance(30).then(|| self.draws.one_of(&[None, Some("w1"), Some("w2"), Some("w9")]));
+        let terms = self.begin();
+        let expected = self.model.look(to, pin);
+        let mut op = Look::new(self.place.clone(), self.queue.clone(), terms, Recipient::new(to)?);
+        if let Some(pin) = pin {
+            op = op.pin(pin.map(WorkerId::new).transpose()?);
+        }
+        let explained = self.ask(&op).await?;
+        ensure!(explained == expected, "{to} pinned {pin:?}\n model: {expected:?}\n store: {explained:?}");
+        let roll = Roll::new(self.place.clone(), self.queue.clone());
+        let rolled = self.ask(&roll).await?;
+        let expected = self.model.roll();
+        ensure!(rolled == expected, "who works\n model: {expected:?}\n store: {rolled:?}");
+        for working in &rolled.workers {
+            let worker = WorkerId::new(&*working.worker)?;
+            let behind = self.ask(&roll.clone().behind(Some(&worker), 0)).await?.behind;
+            let (pending, expected) = (behind + working.waiting + working.in_flight, self.model.pending(&working.worker));
+            ensure!(pending == expected, "{worker} has {pending} pending, not {expected}");
+        }
+        Ok(())
+    }
+
+    async fn sticky_step(&mut self) -> Result<()> {
+        match self.draws.below(26) {
+            0..=6 => self.push().await,
+            7..=12 => self.claim().await,
+            13..=16 => self.settle().await,
+            17 | 18 => self.edit().await,
+            19..=23 => self.staff().await,
+            24 => self.explain().await,
+            _ => self.look().await,
+        }
+    }
+}
+
 async fn history(seed: u64) -> Result<u64> {
-    let mut history = History::open(seed).await?;
+    run(History::open(seed, false).await?).await
+}
+
+async fn sticky(seed: u64) -> Result<u64> {
+    run(History::open(seed, true).await?).await
+}
+
+async fn unfenced(seed: u64) -> Result<u64> {
+    let mut history = History::open(seed, true).await?;
+    history.model.is_unfenced = true;
+    run(history).await
+}
+
+async fn run(mut history: History) -> Result<u64> {
     for step in 0..OPERATIONS {
         history.jump();
         let done = match history.draws.below(20) {
+            _ if history.is_sticky => history.sticky_step().await,
             0..=5 => history.push().await,
             6..=11 => history.claim().await,
             12..=15 => history.settle().await,
@@ -288,4 +416,23 @@ async fn thousands_of_operations_on_a_queue_agree() -> Result<()> {
     println!("{operations} operations agree on the model, embedded, Redis and Cluster");
     ensure!(operations >= 30_000, "only {operations} operations were compared");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_operations_on_a_sticky_queue_agree() -> Result<()> {
+    let operations = agree("sticky", HISTORIES, sticky).await?;
+    println!("{operations} operations on a sticky queue agree on the model, embedded, Redis and Cluster");
+    ensure!(operations >= 30_000, "only {operations} operations were compared");
+    Ok(())
+}
+
+/// What holds the others to their word would notice if tokens were believed that are not the holder's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_without_fences_is_noticed() -> Result<()> {
+    for seed in 1..=20 {
+        if unfenced(seed).await.is_err() {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("twenty histories agree with a model that lets anybody settle anything");
 }

@@ -1,5 +1,7 @@
 //! A queue as a list that is searched from the beginning: who may have what follows from what is written down.
 
+mod owners;
+
 use std::collections::BTreeMap;
 
 use hermod_core::Micros;
@@ -7,7 +9,9 @@ use hermod_core::queue::claim::Failing;
 use hermod_core::queue::delivery::read_body;
 use hermod_core::queue::edit::{Change, Edited, Edits};
 use hermod_core::queue::settle::{Outcome, SettleAct, Settled};
-use hermod_core::queue::{Claimed, Counts, Delivery, Filter, Handed, IfExists, Listed, Number, Page, Pushed, Shown, Status, Stored, Token};
+use hermod_core::queue::{
+    Claimed, Counts, Delivery, Filter, Handed, IfExists, Listed, Number, Page, Pushed, Shown, Standing, Status, Stored, Terms, Token,
+};
 
 const DAY: u64 = 86_400_000_000;
 
@@ -22,6 +26,8 @@ struct Item {
     until: u64,
     blocks: bool,
     died: u64,
+    /// It is between two places.
+    is_lifted: bool,
 }
 
 impl Item {
@@ -30,7 +36,7 @@ impl Item {
     }
 
     fn waits(&self) -> bool {
-        self.until == 0 && self.died == 0
+        self.until == 0 && self.died == 0 && !self.is_lifted
     }
 }
 
@@ -40,6 +46,11 @@ pub struct QueueModel {
     items: BTreeMap<Number, Item>,
     last: u64,
     finished: BTreeMap<(String, String), (Number, u64)>,
+    /// It believes in every token, as a store without fences would.
+    pub is_unfenced: bool,
+    terms: Terms,
+    now: u64,
+    owners: owners::Owners,
 }
 
 fn us(n: u64) -> Micros {
@@ -48,13 +59,14 @@ fn us(n: u64) -> Micros {
 
 impl QueueModel {
     fn number(&mut self, now: u64) -> u64 {
-        self.last = (self.last + 1).max(now);
+        self.last = (self.last.max(self.terms.floor) + 1).max(now);
         self.last
     }
 
     /// Whether nothing stands before it: of a recipient only one is handed out at a time.
     fn is_first(&self, item: &Item) -> bool {
-        let others = || self.items.values().filter(|other| !item.to().is_empty() && other.to() == item.to() && other.died == 0);
+        let others =
+            || self.items.values().filter(|other| !item.to().is_empty() && other.to() == item.to() && other.died == 0 && !other.is_lifted);
         let is_before = |other: &Item| !item.blocks && (other.blocks || (other.at, other.number) < (item.at, item.number));
         item.waits() && !others().any(|other| other.until > 0 || is_before(other))
     }
@@ -70,9 +82,10 @@ impl QueueModel {
     }
 
     /// What `Push` answers.
-    pub fn push(&mut self, deliveries: &[Delivery], now: u64) -> Pushed {
+    pub fn push(&mut self, deliveries: &[Delivery], failing: &Failing, now: u64) -> Pushed {
+        self.clear_up(failing, 10);
         let stored = deliveries.iter().map(|delivery| self.push_one(delivery, now)).collect();
-        Pushed { now: us(now), next: self.next(), stored }
+        Pushed { now: us(now), next: self.next(), stored, woken: self.woken() }
     }
 
     fn push_one(&mut self, delivery: &Delivery, now: u64) -> (Stored, Number, Micros) {
@@ -88,7 +101,9 @@ impl QueueModel {
                 if item.until <= now && item.died == 0 {
                     let due = if delivery.if_exists == IfExists::Debounce { due.max(item.due) } else { due };
                     let number = item.number;
-                    *item = new_item(number, delivery, due);
+                    self.lift(number);
+                    self.items.insert(number, Item { is_lifted: true, ..new_item(number, delivery, due) });
+                    self.land(number);
                     return (Stored::Replaced, number, us(due));
                 }
                 item.delivery.key = None;
@@ -100,34 +115,34 @@ impl QueueModel {
             }
         }
         let number = self.number(now);
-        self.items.insert(number, new_item(number, delivery, due));
+        self.items.insert(number, Item { is_lifted: true, ..new_item(number, delivery, due) });
+        self.land(number);
         (Stored::Added, number, us(due))
     }
 
     /// What `Claim` answers.
-    pub fn claim(&mut self, count: usize, lease: u64, failing: &Failing, now: u64) -> Claimed {
+    pub fn claim(&mut self, worker: Option<(&str, u64)>, count: usize, lease: u64, failing: &Failing, now: u64) -> Claimed {
+        self.expire();
         let mut ended: Vec<(u64, Number)> =
             self.items.values().filter(|item| item.until > 0 && item.until <= now).map(|item| (item.until, item.number)).collect();
         ended.sort_unstable();
-        let mut claimed = Claimed { now: us(now), next: None, next_end: None, dead: 0, expired: 0, handed: Vec::new() };
+        let mut claimed = Claimed { now: us(now), ..Claimed::default() };
         for (_, number) in ended.into_iter().take(200) {
-            let Some(item) = self.items.get_mut(&number) else { continue };
-            if item.attempts < item.delivery.max_attempts.unwrap_or(failing.max_attempts) {
-                (item.until, item.at) = (0, item.due);
-            } else {
-                self.exhaust(number, failing.drops, now);
-                claimed.dead += 1;
-            }
+            claimed.dead += u16::from(self.end_lease(number, failing).1);
         }
-        loop {
+        claimed.dead += self.tend(failing, 10).dead;
+        let (standing, is_given) = self.standing(worker);
+        claimed.standing = standing;
+        while is_given {
             let mut has_freed = false;
-            let heads: Vec<_> = self.firsts().into_iter().filter(|(at, _)| *at <= now).take(count - claimed.handed.len()).collect();
+            let heads: Vec<_> = self.mine(worker).into_iter().filter(|(at, _)| *at <= now).take(count - claimed.handed.len()).collect();
             for (_, number) in heads {
                 let is_over = |item: &Item| {
                     let is_late = failing.drop_after.is_some_and(|span| item.due + span.get() <= now);
                     is_late || item.delivery.expires_at.is_some_and(|end| end.get() <= now)
                 };
                 if self.items.get(&number).is_none_or(is_over) {
+                    self.lift(number);
                     self.items.remove(&number);
                     claimed.expired += 1;
                     has_freed = true;
@@ -150,27 +165,34 @@ impl QueueModel {
             }
         }
         claimed.next = self.next();
+        if self.terms.is_sticky {
+            claimed.next = self.mine(worker).first().map(|(at, _)| us(*at)).filter(|_| standing != Standing::Gone);
+        }
+        claimed.woken = self.woken();
         claimed.next_end = self.items.values().filter(|item| item.until > 0).map(|item| us(item.until)).min();
         claimed
     }
 
     fn exhaust(&mut self, number: Number, drops: bool, now: u64) {
+        self.lift(number);
         if drops {
             self.items.remove(&number);
         } else if let Some(item) = self.items.get_mut(&number) {
-            (item.until, item.died, item.blocks) = (0, now, false);
+            (item.until, item.died, item.blocks, item.is_lifted) = (0, now, false, false);
         }
     }
 
     /// What `Settle` answers.
-    pub fn settle(&mut self, act: SettleAct, max_attempts: u16, drops: bool, held: &[(Number, Token)], now: u64) -> Settled {
+    pub fn settle(&mut self, act: SettleAct, failing: &Failing, held: &[(Number, Token)], now: u64) -> Settled {
+        let (max_attempts, drops) = (failing.max_attempts, failing.drops);
+        self.expire();
         let outcomes = held.iter().map(|(number, token)| self.settle_one(act, max_attempts, drops, *number, *token, now)).collect();
-        Settled { now: us(now), next: self.next(), outcomes }
+        Settled { now: us(now), next: self.next(), outcomes, woken: self.woken() }
     }
 
     fn settle_one(&mut self, act: SettleAct, max_attempts: u16, drops: bool, number: Number, token: Token, now: u64) -> Outcome {
         let Some(item) = self.items.get_mut(&number) else { return Outcome::Stale };
-        if item.token != token.0 || item.until <= now {
+        if (item.token != token.0 && !self.is_unfenced) || item.until <= now {
             return Outcome::Stale;
         }
         match act {
@@ -178,6 +200,7 @@ impl QueueModel {
                 if let Some(key) = item.delivery.key.take() {
                     self.finished.insert((key, item.to().to_owned()), (number, now + 3 * DAY));
                 }
+                self.lift(number);
                 self.items.remove(&number);
                 Outcome::Done
             }
@@ -186,8 +209,10 @@ impl QueueModel {
                 Outcome::Until(us(item.until))
             }
             SettleAct::Return => {
-                (item.until, item.at, item.attempts) = (0, item.due, item.attempts - 1);
-                Outcome::Until(us(item.due))
+                item.attempts -= 1;
+                let due = item.due;
+                self.put_back(number, due);
+                Outcome::Until(us(due))
             }
             _ if item.attempts >= item.delivery.max_attempts.unwrap_or(max_attempts) => {
                 self.exhaust(number, drops, now);
@@ -195,20 +220,27 @@ impl QueueModel {
             }
             SettleAct::Nack { delay, backoff, chance, blocks } => {
                 let delay = delay.unwrap_or_else(|| backoff.delay(u32::from(item.attempts), u64::from(chance)));
-                (item.until, item.at, item.blocks) = (0, now + delay.get(), blocks && !item.to().is_empty());
-                Outcome::Until(us(item.at))
+                let at = now + delay.get();
+                if blocks && !item.to().is_empty() {
+                    self.block(number, at);
+                } else {
+                    self.put_back(number, at);
+                }
+                Outcome::Until(us(at))
             }
             SettleAct::GiveBack => {
-                (item.until, item.at) = (0, item.due);
-                Outcome::Until(us(item.due))
+                let due = item.due;
+                self.put_back(number, due);
+                Outcome::Until(us(due))
             }
         }
     }
 
     /// What `Edit` answers.
     pub fn edit(&mut self, change: &Change, numbers: &[Number], now: u64) -> Edits {
+        self.expire();
         let edited = numbers.iter().map(|number| self.edit_one(change, *number, now)).collect();
-        Edits { now: us(now), next: self.next(), edited }
+        Edits { now: us(now), next: self.next(), edited, woken: self.woken() }
     }
 
     fn edit_one(&mut self, change: &Change, number: Number, now: u64) -> Edited {
@@ -219,6 +251,7 @@ impl QueueModel {
         let due = match change {
             Change::Cancel => {
                 let due = us(item.due);
+                self.lift(number);
                 self.items.remove(&number);
                 return Edited::Done { due };
             }
@@ -228,7 +261,7 @@ impl QueueModel {
             }
             Change::Redrive if item.died == 0 => return Edited::Alive,
             Change::Redrive => {
-                (item.died, item.attempts, item.token) = (0, 0, 0);
+                (item.died, item.attempts, item.token, item.is_lifted) = (0, 0, 0, true);
                 now
             }
             _ if item.died > 0 => return Edited::Dead,
@@ -236,7 +269,8 @@ impl QueueModel {
             Change::Later(span) => item.due + span.get(),
             Change::Earlier(span) => item.due.saturating_sub(span.get()),
         };
-        (item.due, item.at, item.until, item.blocks) = (due, due, 0, false);
+        item.due = due;
+        self.put_back(number, due);
         Edited::Done { due: us(due) }
     }
 
@@ -303,5 +337,5 @@ impl QueueModel {
 }
 
 fn new_item(number: Number, delivery: &Delivery, due: u64) -> Item {
-    Item { number, delivery: delivery.clone(), due, at: due, attempts: 0, token: 0, until: 0, blocks: false, died: 0 }
+    Item { number, delivery: delivery.clone(), due, at: due, attempts: 0, token: 0, until: 0, blocks: false, died: 0, is_lifted: false }
 }

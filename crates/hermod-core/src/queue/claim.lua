@@ -1,7 +1,9 @@
 -- queue/claim.lua, twin of queue/claim.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <I2I8I8I2B count, lease, drop after (0: never), attempts at most, 1: dropped after the last>
--- REPLY   'c' <I8I8I8 now, next + 1, next end of a lease + 1 (0: none)> <I2I2 dead expired>, each
+-- ARGV    <BI8 1: sticky, floor> <I2I8I8I2BI8Bc0 count, lease, drop after (0: never), attempts at most, 1: dropped after the last,
+--         incarnation, worker>
+-- REPLY   'c' <I8I8I8 now, next + 1, next end of a lease + 1 (0: none)> <I2I2B dead expired standing>
+--         <I2 woken>, each <I8Bc0 time owner>, each
 --         <I8I8I8I8I2 number token until at attempt> <I4c0 body>
 local CLAIM_MAX, BYTES_MAX = 200, 1048576
 
@@ -9,45 +11,45 @@ local CLAIM_MAX, BYTES_MAX = 200, 1048576
 local function reap(most, drops)
   local ended, failed = call('ZRANGEBYSCORE', held, '-inf', now, 'LIMIT', 0, CLAIM_MAX), 0
   for i = 1, #ended do
-    local stored = call('HGET', tried, ended[i])
-    local attempts, token, _, at = unpack_ints(TRIED, stored)
-    local meta = sub(stored, TRIED_SIZE + 1)
-    local was_due, _, max, to = read_meta(meta)
-    if max == 0 then max = most end
-    if attempts < max then
-      give_back(ended[i], to, was_due, false, attempts, token, meta)
-    else
-      exhaust(ended[i], to, at, drops, attempts, token, meta)
-      failed = failed + 1
-    end
+    local _, is_dead = end_lease(ended[i], most, drops)
+    failed = failed + is_dead
   end
   return failed
 end
 
 return drive(function(first_key, at, _, keep)
   open(first_key)
-  local count, lease, drop_after, most, drops = unpack_ints('<I2I8I8I2B', given, at)
+  local count, lease, drop_after, most, drops, incarnation, worker = unpack_ints('<I2I8I8I2BI8Bc0', given, agree(at))
+  expire()
   local failed, expired, till = reap(most, drops), 0, after(now, lease)
+  local _, died = tend(most, drops, TENDED_SOME)
+  failed = failed + died
   local handed, n, steps, bytes = {}, 0, CLAIM_MAX, 0
+  local standing, is_given, source = LIVE, true, due
+  if sticky then
+    standing, is_given = stands(worker, incarnation)
+    source = base .. 'own:' .. worker
+  end
+  if not is_given then steps = 0 end
   repeat
     local wanted, freed = count - n, false
     if steps < wanted then wanted = steps end
     local heads = {}
-    if wanted > 0 then heads = call('ZRANGEBYSCORE', due, '-inf', now, 'WITHSCORES', 'LIMIT', 0, wanted) end
+    if wanted > 0 then heads = call('ZRANGEBYSCORE', source, '-inf', now, 'WITHSCORES', 'LIMIT', 0, wanted) end
     local size = #heads / 2
     steps = steps - size
     if size > 0 then
       local members = {}
-      for i = 1, size do members[i] = heads[2 * i - 1] end
+      for i = 1, size do members[i] = sub(heads[2 * i - 1], 1, 8) end
       local bodies, tries = call('HMGET', body, unpack(members)), call('HMGET', tried, unpack(members))
-      local taken, ends, marks, firsts, t, f = {}, {}, {}, {}, 0, 0
+      local taken, ends, marks, firsts, mine, t, f = {}, {}, {}, {}, {}, 0, 0
       for i = 1, size do
         if bytes >= BYTES_MAX then break end
         local member, stored, time = members[i], bodies[i], tonumber(heads[2 * i])
         local meta = meta_of(stored)
         local was_due, expires, _, to = read_meta(meta)
         if (expires > 0 and expires <= now) or (drop_after > 0 and after(was_due, drop_after) <= now) then
-          call('ZREM', due, member)
+          drop_due(member, to)
           leave(to)
           forget(member, meta)
           expired, freed = expired + 1, true
@@ -55,6 +57,7 @@ return drive(function(first_key, at, _, keep)
           local token, attempt = number(), 1
           if tries[i] then attempt = unpack_ints('<I2', tries[i]) + 1 end
           t = t + 1
+          mine[t] = heads[2 * i - 1]
           taken[t], ends[2 * t - 1], ends[2 * t], marks[2 * t - 1] = member, till, member, member
           marks[2 * t] = pack_ints(TRIED, attempt, token, till, time, 0) .. meta
           if to ~= '' then
@@ -70,13 +73,21 @@ return drive(function(first_key, at, _, keep)
         call('ZADD', held, unpack(ends))
         call('HSET', tried, unpack(marks))
         if f > 0 then call('HSET', lines, unpack(firsts)) end
+        if sticky then
+          call('ZREM', source, unpack(mine))
+          local holds = {}
+          for i = 1, t do holds[2 * i - 1], holds[2 * i] = 0, mine[i] end
+          call('ZADD', base .. 'has:' .. worker, unpack(holds))
+        end
       end
     end
     -- Who stood behind one that was over may have come up.
   until not freed or bytes >= BYTES_MAX or steps == 0 or n == count
   close()
-  local reply = 'c' .. pack_ints('<I8I8I8I2I2', now, next_number(first(due)), next_number(first(held)), failed, expired)
-    .. table.concat(handed)
+  local soonest
+  if not sticky or standing ~= GONE then soonest = first(source) end
+  local reply = 'c' .. pack_ints('<I8I8I8I2I2B', now, next_number(soonest), next_number(first(held)), failed, expired, standing)
+    .. woken() .. table.concat(handed)
   if keep and n > 0 then keep(reply) end
   return reply
 end)

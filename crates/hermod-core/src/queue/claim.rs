@@ -1,10 +1,14 @@
 //! Hands out deliveries that are due, each with a lease. Twin of `claim.lua`.
 
 use super::delivery::{Number, Token};
+use super::owners::{Terms, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
-use crate::id::QueueId;
+use super::tend::{TENDED_SOME, Tended, end_lease, tend};
+use super::worker::Standing;
+use crate::id::{QueueId, WorkerId};
 use crate::int::Micros;
 use crate::key;
+use crate::limit::limited::write_text;
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
 use crate::partition::Place;
 use crate::record;
@@ -21,6 +25,9 @@ const BYTES_MAX: usize = 1 << 20;
 pub struct Claim {
     place: Place,
     queue: QueueId,
+    terms: Terms,
+    /// Who asks, and in which of its lives, if the queue is sticky.
+    worker: Option<(WorkerId, u64)>,
     count: u16,
     lease: Micros,
     failing: Failing,
@@ -37,29 +44,62 @@ pub struct Failing {
     pub drop_after: Option<Micros>,
 }
 
+impl Failing {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.max_attempts.to_le_bytes());
+        out.push(u8::from(self.drops));
+    }
+}
+
 impl Claim {
     /// `count` is held between 1 and [`CLAIM_MAX`].
-    pub fn new(place: Place, queue: QueueId, count: usize, lease: Micros, failing: Failing) -> Claim {
+    pub fn new(place: Place, queue: QueueId, terms: Terms, count: usize, lease: Micros, failing: Failing) -> Claim {
         let count = u16::try_from(count.clamp(1, CLAIM_MAX)).expect("it is at most two hundred");
-        Claim { place, queue, count, lease, failing }
+        Claim { place, queue, terms, worker: None, count, lease, failing }
+    }
+
+    /// Hands out what belongs to this worker's recipients.
+    #[must_use]
+    pub fn by(mut self, worker: WorkerId, incarnation: u64) -> Claim {
+        self.worker = Some((worker, incarnation));
+        self
+    }
+
+    /// How the worker stands that asks, and whether something is handed to it.
+    fn standing(&self, change: &Change<'_>) -> (Standing, bool) {
+        if !self.terms.is_sticky {
+            return (Standing::Live, true);
+        }
+        let known = self
+            .worker
+            .as_ref()
+            .and_then(|(name, incarnation)| change.queue.worker(name.as_str()).filter(|worker| worker.incarnation == *incarnation));
+        match known {
+            None => (Standing::Gone, false),
+            Some(worker) if worker.is_draining => (Standing::Draining, true),
+            // What it held before it began anew comes first.
+            Some(worker) => (Standing::Live, !worker.is_leaving),
+        }
+    }
+
+    /// What can be claimed now, the earliest first.
+    fn heads(&self, change: &Change<'_>, most: usize, now: Micros) -> Vec<(Micros, Number)> {
+        match &self.worker {
+            Some((name, _)) if self.terms.is_sticky => {
+                change.queue.due_of(name.as_str()).take_while(|(at, _)| *at <= now).take(most).collect()
+            }
+            _ => change.queue.due.range(..=(now, Number::MAX)).take(most).copied().collect(),
+        }
     }
 
     /// Ends the leases whose time is over: they have their place again, or have failed for good.
     fn reap(&self, change: &mut Change<'_>, now: Micros) -> u16 {
         let ended: Vec<Number> = change.queue.held.range(..=(now, Number::MAX)).take(CLAIM_MAX).map(|(_, number)| *number).collect();
-        let mut dead = 0;
+        let mut tended = Tended::default();
         for number in ended {
-            let Some(slot) = change.queue.slot(number) else { continue };
-            let (meta, _) = slot.meta();
-            if slot.attempts() < meta.max_attempts.unwrap_or(self.failing.max_attempts) {
-                let due = meta.due;
-                change.queue.give_back(number, due, false);
-                continue;
-            }
-            exhaust(change, number, self.failing.drops, now);
-            dead += 1;
+            end_lease(change, number, &self.failing, &mut tended);
         }
-        dead
+        tended.dead
     }
 
     fn is_over(&self, change: &Change<'_>, number: Number, now: Micros) -> bool {
@@ -71,11 +111,18 @@ impl Claim {
     }
 
     fn claim(&self, change: &mut Change<'_>, now: Micros) -> Claimed {
-        let mut claimed = Claimed { now, next: None, next_end: None, dead: self.reap(change, now), expired: 0, handed: Vec::new() };
+        change.queue.agree(self.terms, now);
+        change.queue.expire();
+        let dead = self.reap(change, now) + tend(change, &self.failing, TENDED_SOME).dead;
+        let (standing, is_given) = self.standing(change);
+        let mut claimed = Claimed { now, standing, dead, ..Claimed::default() };
+        if !is_given {
+            return self.close(change, claimed);
+        }
         let (count, mut steps, mut bytes) = (usize::from(self.count), CLAIM_MAX, 0);
         loop {
             let most = (count - claimed.handed.len()).min(steps);
-            let heads: Vec<(Micros, Number)> = change.queue.due.range(..=(now, Number::MAX)).take(most).copied().collect();
+            let heads = self.heads(change, most, now);
             steps -= heads.len();
             let mut has_freed = false;
             for (at, number) in heads {
@@ -100,7 +147,17 @@ impl Claim {
                 break;
             }
         }
+        self.close(change, claimed)
+    }
+
+    /// When to ask again, and who else should.
+    fn close(&self, change: &Change<'_>, mut claimed: Claimed) -> Claimed {
         (claimed.next, claimed.next_end) = change.queue.next();
+        if self.terms.is_sticky {
+            let name = self.worker.as_ref().map_or("", |(name, _)| name.as_str());
+            claimed.next = change.queue.due_of(name).next().map(|(at, _)| at).filter(|_| claimed.standing != Standing::Gone);
+        }
+        claimed.woken = change.queue.woken();
         claimed
     }
 }
@@ -133,7 +190,7 @@ pub struct Handed {
 }
 
 /// What was handed out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// The time of the answer.
     pub now: Micros,
@@ -145,6 +202,10 @@ pub struct Claimed {
     pub dead: u16,
     /// How many were not to be handed out any more.
     pub expired: u16,
+    /// How the worker stands that asked.
+    pub standing: Standing,
+    /// For whom something may have become due earlier, in a sticky queue.
+    pub woken: Vec<Woken>,
     /// In order.
     pub handed: Vec<Handed>,
 }
@@ -152,7 +213,7 @@ pub struct Claimed {
 impl Operation for Claim {
     type Answer = Claimed;
 
-    const SCRIPT: Script = script!("queue/claim", "queue/line");
+    const SCRIPT: Script = script!("queue/claim", "queue/line", "queue/owners", "queue/tend");
 
     fn place(&self) -> &Place {
         &self.place
@@ -164,15 +225,19 @@ impl Operation for Claim {
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Claimed, Full> {
         let claimed = state.queues.change(&self.place, &self.queue, |change| self.claim(change, now));
-        Ok(claimed.unwrap_or(Claimed { now, next: None, next_end: None, dead: 0, expired: 0, handed: Vec::new() }))
+        let standing = if self.terms.is_sticky { Standing::Gone } else { Standing::Live };
+        Ok(claimed.unwrap_or_else(|| Claimed { now, standing, ..Claimed::default() }))
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
         call.keys.push(key::queue(&self.place, &self.queue));
+        self.terms.write(&mut call.given);
         call.given.extend_from_slice(&self.count.to_le_bytes());
         record::put(&mut call.given, [self.lease.get(), self.failing.drop_after.unwrap_or_default().get()]);
-        call.given.extend_from_slice(&self.failing.max_attempts.to_le_bytes());
-        call.given.push(u8::from(self.failing.drops));
+        self.failing.write(&mut call.given);
+        let (name, incarnation) = self.worker.as_ref().map_or(("", 0), |(name, incarnation)| (name.as_str(), *incarnation));
+        record::put(&mut call.given, [incarnation]);
+        write_text(&mut call.given, name);
     }
 
     fn is_durable(&self) -> bool {
@@ -192,6 +257,8 @@ impl Operation for Claim {
         record::put(&mut out, [answer.now.get(), next_number(answer.next), next_number(answer.next_end)]);
         out.extend_from_slice(&answer.dead.to_le_bytes());
         out.extend_from_slice(&answer.expired.to_le_bytes());
+        out.push(answer.standing.number());
+        put_woken(&mut out, &answer.woken);
         for handed in &answer.handed {
             record::put(&mut out, [handed.number, handed.token.0, handed.until.get(), handed.at.get()]);
             out.extend_from_slice(&handed.attempt.to_le_bytes());
@@ -211,6 +278,8 @@ fn read(mut rest: &[u8]) -> Option<Claimed> {
     let now = record::take_micros(&mut rest)?;
     let (next, next_end) = (take_next(&mut rest)?, take_next(&mut rest)?);
     let (dead, expired) = (u16::from_le_bytes(record::take(&mut rest)?), u16::from_le_bytes(record::take(&mut rest)?));
+    let [standing] = record::take(&mut rest)?;
+    let (standing, woken) = (Standing::from_number(standing)?, take_woken(&mut rest)?);
     let mut handed = Vec::new();
     while !rest.is_empty() {
         let (number, token) = (record::take_number(&mut rest)?, Token(record::take_number(&mut rest)?));
@@ -218,5 +287,5 @@ fn read(mut rest: &[u8]) -> Option<Claimed> {
         let attempt = u16::from_le_bytes(record::take(&mut rest)?);
         handed.push(Handed { number, token, attempt, until, at, body: record::take_bytes(&mut rest)?.into() });
     }
-    Some(Claimed { now, next, next_end, dead, expired, handed })
+    Some(Claimed { now, next, next_end, dead, expired, standing, woken, handed })
 }

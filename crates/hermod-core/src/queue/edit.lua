@@ -1,8 +1,8 @@
 -- queue/edit.lua, twin of queue/edit.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <BI8 act (0 cancel, 1 due at, 2 due in, 3 later by, 4 earlier by, 5 rewrite, 6 redrive), time>
+-- ARGV    <BI8 1: sticky, floor> <BI8 act (0 cancel, 1 due at, 2 due in, 3 later by, 4 earlier by, 5 rewrite, 6 redrive), time>
 --         <BI4c0 1: the payload is JSON, payload> <I2 deliveries>, each number8
--- REPLY   'e' <I8I8 now, next + 1 (0: none)>, each <BI8 0 gone 1 done 2 leased 3 dead 4 alive, due or until>
+-- REPLY   'e' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8 0 gone 1 done 2 leased 3 dead 4 alive, due or until>
 local CANCEL, AT, IN, LATER, REWRITE, REDRIVE = 0, 1, 2, 3, 5, 6
 local GONE, DONE, LEASED, DEAD, ALIVE = 0, 1, 2, 3, 4
 
@@ -52,7 +52,8 @@ end
 return drive(function(first_key, at, _, keep)
   open(first_key)
   local act, time, is_json, payload, count
-  act, time, is_json, payload, count, at = unpack_ints('<BI8BI4c0I2', given, at)
+  act, time, is_json, payload, count, at = unpack_ints('<BI8BI4c0I2', given, agree(at))
+  expire()
   local before, replies, any = first(due), {}, false
   for i = 1, count do
     local word, when = edit(sub(given, at, at + 7), act, time, is_json, payload)
@@ -60,7 +61,8 @@ return drive(function(first_key, at, _, keep)
     replies[i] = pack_ints('<BI8', word, when)
     at = at + 8
   end
-  local reply = 'e' .. pack_ints('<I8I8', now, next_number(wake(before))) .. table.concat(replies)
+  close()
+  local reply = 'e' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. table.concat(replies)
   if keep and any then keep(reply) end
   return reply
 end)

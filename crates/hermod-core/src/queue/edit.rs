@@ -2,6 +2,7 @@
 //! Twin of `edit.lua`.
 
 use super::delivery::{Due, Number, with_due, with_payload};
+use super::owners::{Terms, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use crate::id::QueueId;
 use crate::int::{INT_MAX, Micros};
@@ -42,15 +43,16 @@ pub enum Change {
 pub struct Edit {
     place: Place,
     queue: QueueId,
+    terms: Terms,
     change: Change,
     numbers: Vec<Number>,
 }
 
 impl Edit {
     /// `place` is that of all of these; there are at most [`EDIT_MAX`].
-    pub fn new(place: Place, queue: QueueId, change: Change, numbers: Vec<Number>) -> Edit {
+    pub fn new(place: Place, queue: QueueId, terms: Terms, change: Change, numbers: Vec<Number>) -> Edit {
         debug_assert!(numbers.len() <= EDIT_MAX, "a script must not hold up the others for long");
-        Edit { place, queue, change, numbers }
+        Edit { place, queue, terms, change, numbers }
     }
 
     fn edit(&self, changing: &mut Changing<'_>, number: Number, now: Micros) -> Edited {
@@ -123,12 +125,14 @@ pub struct Edits {
     pub next: Option<Micros>,
     /// For each what became of it.
     pub edited: Vec<Edited>,
+    /// For whom something may have become due earlier, in a sticky queue.
+    pub woken: Vec<Woken>,
 }
 
 impl Operation for Edit {
     type Answer = Edits;
 
-    const SCRIPT: Script = script!(frees "queue/edit", "queue/line");
+    const SCRIPT: Script = script!(frees "queue/edit", "queue/line", "queue/owners", "queue/tend");
 
     fn place(&self) -> &Place {
         &self.place
@@ -140,15 +144,18 @@ impl Operation for Edit {
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Edits, Full> {
         let edits = state.queues.change(&self.place, &self.queue, |changing| {
+            changing.queue.agree(self.terms, now);
+            changing.queue.expire();
             let edited = self.numbers.iter().map(|number| self.edit(changing, *number, now)).collect();
-            Edits { now, next: changing.queue.next().0, edited }
+            Edits { now, next: changing.queue.next().0, edited, woken: changing.queue.woken() }
         });
-        Ok(edits.unwrap_or_else(|| Edits { now, next: None, edited: vec![Edited::Gone; self.numbers.len()] }))
+        Ok(edits.unwrap_or_else(|| Edits { now, next: None, edited: vec![Edited::Gone; self.numbers.len()], woken: Vec::new() }))
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
         call.keys.push(key::queue(&self.place, &self.queue));
         let given = &mut call.given;
+        self.terms.write(given);
         let (act, time, is_json, payload): (u8, u64, bool, &[u8]) = match &self.change {
             Change::Cancel => (0, 0, false, &[]),
             Change::Reschedule(Due::At(time)) => (1, time.get(), false, &[]),
@@ -184,6 +191,7 @@ impl Operation for Edit {
     fn reply(&self, answer: &Edits) -> Reply {
         let mut out = vec![b'e'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
+        put_woken(&mut out, &answer.woken);
         for edited in &answer.edited {
             let (word, time) = match edited {
                 Edited::Gone => (0, Micros::ZERO),
@@ -207,6 +215,7 @@ fn read(mut rest: &[u8]) -> Option<Edits> {
     let [_word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
     let next = take_next(&mut rest)?;
+    let woken = take_woken(&mut rest)?;
     let mut edited = Vec::new();
     while !rest.is_empty() {
         let [word] = record::take(&mut rest)?;
@@ -220,5 +229,5 @@ fn read(mut rest: &[u8]) -> Option<Edits> {
             _ => return None,
         });
     }
-    Some(Edits { now, next, edited })
+    Some(Edits { now, next, edited, woken })
 }

@@ -6,23 +6,42 @@
 --           line  HASH  recipient -> number8 of its first, <B 0: it waits, 1: it is held, 2: it blocks>
 --           wait:<recipient>  ZSET  time number8
 --           key  HASH  key NUL recipient -> number8      tag:<tag>  ZSET  0 number8
---           finished:<key NUL recipient>  STRING  <I8I8 until number>      wake  a channel: when one can be claimed
+--           finished:<key NUL recipient>  STRING  <I8I8 until number>
+--           own:<owner>  ZSET  time number8 recipient: of a sticky queue, what is in due by who has it
+--           has:<owner>  ZSET  0 number8 recipient: what is held by whom
+--           wake  a channel: when one can be claimed, and by whom if the queue is sticky
 -- ARGV    none of its own
 -- REPLY   none of its own
 local TRIED, TRIED_SIZE = '<I2I8I8I8B', 27
 local TIME_MAX = 9007199254740991
 local base, due, held, rest, dead, body, tried, lines, keyed, last
+-- Whether the queue is sticky, the greatest number that was seen of it, and to whom something was given in this step.
+local sticky, floor_seen, given_to = false, 0, {}
+-- Of queue/owners.lua: who has a recipient; who is to have it from here on; there is nothing for it any more, or again.
+local owner_of, route, set_idle
 
 -- Names the parts of the queue of this operation.
 local function open(first_key)
   base = sub(KEYS[first_key], 1, -2)
   due, held, rest, dead = base .. 'due:*', base .. 'held', base .. 'rest', base .. 'dead'
   body, tried, lines, keyed, last = base .. 'body', base .. 'tried', base .. 'line', base .. 'key', nil
+  sticky, floor_seen = false, 0
+end
+
+-- Begins a step of an operation that says <BI8 1: the queue is sticky, floor>.
+local function agree(at)
+  local is_sticky
+  is_sticky, floor_seen, at = unpack_ints('<BI8', given, at)
+  sticky, given_to = is_sticky == 1, {}
+  return at
 end
 
 -- The next number: greater than all before, and than the time, so that it grows even if it was lost.
 local function number()
-  if not last then last = tonumber(call('GET', base .. 'n') or 0) end
+  if not last then
+    last = tonumber(call('GET', base .. 'n') or 0)
+    if floor_seen > last then last = floor_seen end
+  end
   last = last + 1
   if now > last then last = now end
   return last
@@ -61,12 +80,51 @@ local function wake(before)
   return time
 end
 
+-- For whom something may have become due earlier: told to whoever waits, and as a reply has it.
+local function woken()
+  if not sticky then return '\0\0' end
+  local names, told = {}, {}
+  for owner in pairs(given_to) do names[#names + 1] = owner end
+  table.sort(names)
+  for i = 1, #names do
+    local time = first(base .. 'own:' .. names[i])
+    if names[i] ~= '' and time and time >= given_to[names[i]] then
+      call('SPUBLISH', base .. 'wake', format('%d ', time) .. names[i])
+      told[#told + 1] = pack_ints('<I8Bc0', time, #names[i], names[i])
+    end
+  end
+  return pack_ints('<I2', #told) .. table.concat(told)
+end
+
+-- A delivery is the first of its recipient, and waits for its time.
+local function put_due(member, at, to)
+  call('ZADD', due, at, member)
+  if not sticky or to == '' then return end
+  local owner, time = route(to), tonumber(at)
+  if not given_to[owner] or time < given_to[owner] then given_to[owner] = time end
+  call('ZADD', base .. 'own:' .. owner, at, member .. to)
+end
+
+-- It does not any more; whether it did.
+local function drop_due(member, to)
+  local was = call('ZREM', due, member) == 1
+  if was and sticky and to ~= '' then call('ZREM', base .. 'own:' .. owner_of(to), member .. to) end
+  return was
+end
+
+-- It is not held any more.
+local function drop_held(member, to)
+  call('ZREM', held, member)
+  if sticky and to ~= '' then call('ZREM', base .. 'has:' .. owner_of(to), member .. to) end
+end
+
 -- Puts a delivery where it can be claimed from `at` on, or behind its recipient's first.
 local function enter(member, at, to)
   if to == '' then
     call('ZADD', due, at, member)
     return
   end
+  local is_first = true
   local line = call('HGET', lines, to)
   if line then
     local head = sub(line, 1, 8)
@@ -77,12 +135,14 @@ local function enter(member, at, to)
       call('ZADD', base .. 'wait:' .. to, at, member)
       return
     end
-    call('ZREM', due, head)
+    drop_due(head, to)
     call('ZADD', rest, head_at, head)
     call('ZADD', base .. 'wait:' .. to, head_at, head)
+    is_first = false
   end
   call('HSET', lines, to, member .. '\0')
-  call('ZADD', due, at, member)
+  if is_first and sticky then set_idle(to, false) end
+  put_due(member, at, to)
 end
 
 -- The first of a recipient is finished, or goes elsewhere: the next moves up.
@@ -92,20 +152,21 @@ local function leave(to)
   local moved = call('ZRANGE', wait, 0, 0, 'WITHSCORES')
   if not moved[1] then
     call('HDEL', lines, to)
+    if sticky then set_idle(to, true) end
     return
   end
   call('ZREM', wait, moved[1])
   call('ZREM', rest, moved[1])
   call('HSET', lines, to, moved[1] .. '\0')
-  call('ZADD', due, moved[2], moved[1])
+  put_due(moved[1], moved[2], to)
 end
 
 -- Takes a delivery out of its set and its line, whichever they are.
 local function take_out(member, to, till)
   if call('ZREM', dead, member) == 1 then return end
   if till > 0 then
-    call('ZREM', held, member)
-  elseif call('ZREM', due, member) == 0 then
+    drop_held(member, to)
+  elseif not drop_due(member, to) then
     call('ZREM', rest, member)
     call('ZREM', base .. 'wait:' .. to, member)
     return
@@ -180,9 +241,9 @@ end
 
 -- Ends a lease: the delivery can be claimed again from `at` on. If it blocks, its recipient waits for it.
 local function give_back(member, to, at, blocks, attempts, token, meta)
-  call('ZREM', held, member)
+  drop_held(member, to)
   if blocks and to ~= '' then
-    call('ZADD', due, at, member)
+    put_due(member, at, to)
     call('HSET', lines, to, member .. '\2')
     call('HSET', tried, member, pack_ints(TRIED, attempts, token, 0, at, 1) .. meta)
     return
@@ -194,7 +255,7 @@ end
 
 -- A delivery that is held has failed for the last time.
 local function exhaust(member, to, at, drops, attempts, token, meta)
-  call('ZREM', held, member)
+  drop_held(member, to)
   leave(to)
   if drops == 1 then
     forget(member, meta)

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use super::delivery::{Meta, Number, Token, read_body, without_key};
+use super::owners::Owners;
 use crate::int::Micros;
 use crate::record::{self, Damaged, Family};
 
@@ -89,6 +90,8 @@ pub(crate) struct Queue {
     key: Vec<u8>,
     /// The last number that was given out, to a delivery or as a token.
     last: u64,
+    /// The greatest that was seen of it, in this step.
+    floor: u64,
     pub due: BTreeSet<(Micros, Number)>,
     pub held: BTreeSet<(Micros, Number)>,
     pub rest: BTreeSet<(Micros, Number)>,
@@ -99,6 +102,8 @@ pub(crate) struct Queue {
     pub tags: BTreeSet<(Box<str>, Number)>,
     urgent: Vec<u8>,
     bytes: usize,
+    /// Of a sticky queue.
+    pub owners: Owners,
 }
 
 impl Queue {
@@ -108,6 +113,7 @@ impl Queue {
             name: name.into(),
             key: [name, &[0; 9]].concat(),
             last: 0,
+            floor: 0,
             due: BTreeSet::new(),
             held: BTreeSet::new(),
             rest: BTreeSet::new(),
@@ -118,13 +124,19 @@ impl Queue {
             tags: BTreeSet::new(),
             urgent: Vec::new(),
             bytes: 0,
+            owners: Owners::default(),
         }
     }
 
     /// The next number: greater than all before, and than the time, so that it grows even if it was lost.
     pub(crate) fn number(&mut self, now: Micros) -> u64 {
-        self.last = now.get().max(self.last + 1);
+        self.last = now.get().max(self.last.max(self.floor) + 1);
         self.last
+    }
+
+    /// No number that is given out from now on is as small.
+    pub(super) fn raise(&mut self, floor: u64) {
+        self.floor = floor;
     }
 
     pub(crate) fn slot(&self, number: Number) -> Option<&Slot> {
@@ -198,23 +210,24 @@ impl Queue {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         slot.at = at;
         let (meta, _) = slot.meta();
-        if meta.to.is_empty() {
-            self.due.insert((at, number));
+        let to: Box<str> = meta.to.into();
+        if to.is_empty() {
+            self.put_due(at, number, &to);
             return;
         }
-        let to: Box<str> = meta.to.into();
         let is_blocking = slot.is_blocking();
         let Some(line) = self.lines.get(&to) else {
             self.bytes += to.len() + LINE_BYTES;
-            self.lines.insert(to, Line { head: number, is_fixed: is_blocking, wait: BTreeSet::new() });
-            self.due.insert((at, number));
+            self.lines.insert(to.clone(), Line { head: number, is_fixed: is_blocking, wait: BTreeSet::new() });
+            self.set_idle(&to, false);
+            self.put_due(at, number, &to);
             return;
         };
         let (head, is_fixed) = (line.head, line.is_fixed);
         let head_at = self.slots.get(&head).map_or(Micros::ZERO, |slot| slot.at);
         let waiting = if !is_fixed && (at, number) < (head_at, head) {
-            self.due.remove(&(head_at, head));
-            self.due.insert((at, number));
+            self.drop_due(head_at, head, &to);
+            self.put_due(at, number, &to);
             (head_at, head)
         } else {
             (at, number)
@@ -234,11 +247,28 @@ impl Queue {
         let Some(next) = line.wait.pop_first() else {
             self.bytes -= to.len() + LINE_BYTES;
             self.lines.remove(to);
+            self.set_idle(to, true);
             return;
         };
         (line.head, line.is_fixed) = (next.1, false);
         self.rest.remove(&next);
-        self.due.insert(next);
+        self.put_due(next.0, next.1, to);
+    }
+
+    /// Whether there is anything for this recipient.
+    pub(super) fn has_line(&self, to: &str) -> bool {
+        self.lines.contains_key(to)
+    }
+
+    /// The first of a recipient, and how many there are in all.
+    pub(crate) fn line(&self, to: &str) -> Option<(Number, usize)> {
+        self.lines.get(to).map(|line| (line.head, 1 + line.wait.len()))
+    }
+
+    /// The first of a recipient, unless it is held.
+    pub(super) fn waiting_head(&self, to: &str) -> Option<(Micros, Number)> {
+        let head = self.lines.get(to)?.head;
+        self.slots.get(&head).filter(|slot| slot.until().is_none()).map(|slot| (slot.at, head))
     }
 
     /// Takes a delivery out of its set and its line, whichever they are.
@@ -251,8 +281,8 @@ impl Queue {
         let at = slot.at;
         let to: Box<str> = slot.meta().0.to.into();
         if let Some(until) = slot.until() {
-            self.held.remove(&(until, number));
-        } else if !self.due.remove(&(at, number)) {
+            self.drop_held(until, number, &to);
+        } else if !self.drop_due(at, number, &to) {
             self.rest.remove(&(at, number));
             if let Some(line) = self.lines.get_mut(&to) {
                 line.wait.remove(&(at, number));
@@ -271,12 +301,12 @@ impl Queue {
         (tried.token, tried.until, tried.is_blocking) = (token, until, false);
         tried.attempts = tried.attempts.saturating_add(1);
         let attempt = tried.attempts;
-        let (meta, _) = slot.meta();
-        if let Some(line) = self.lines.get_mut(meta.to) {
+        let to: Box<str> = slot.meta().0.to.into();
+        if let Some(line) = self.lines.get_mut(&to) {
             line.is_fixed = true;
         }
-        self.due.remove(&(at, number));
-        self.held.insert((until, number));
+        self.drop_due(at, number, &to);
+        self.put_held(until, number, &to);
         self.write_tried(number);
         Some((Token(token), attempt))
     }
@@ -314,9 +344,9 @@ impl Queue {
         let tried = slot.tried();
         (tried.until, tried.is_blocking) = (Micros::ZERO, blocks);
         slot.at = at;
-        self.held.remove(&(until, number));
+        self.drop_held(until, number, &to);
         if blocks {
-            self.due.insert((at, number));
+            self.put_due(at, number, &to);
         } else {
             self.leave(&to);
             self.enter(number, at);
@@ -346,7 +376,7 @@ impl Queue {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.owners_bytes()
     }
 
     fn write(&mut self, family: Family, number: Number, value: Option<record::Write<'_>>) {
@@ -354,6 +384,12 @@ impl Queue {
             *tail = number.to_be_bytes();
         }
         record::write(&mut self.urgent, family, self.partition, &self.key, value);
+    }
+
+    /// Writes the record of a worker or a recipient.
+    pub(super) fn write_named(&mut self, family: Family, name: &str, value: Option<record::Write<'_>>) {
+        let key = [&*self.name, &[0], name.as_bytes()].concat();
+        record::write(&mut self.urgent, family, self.partition, &key, value);
     }
 
     pub(crate) fn write_tried(&mut self, number: Number) {
@@ -373,8 +409,11 @@ impl Queue {
     /// Moves the bytes of what changed to the end of `out`, with the last number if `before` was another.
     pub(crate) fn take_urgent(&mut self, before: u64, out: &mut Vec<u8>) {
         if self.last != before {
-            let last = self.last;
-            record::write(out, Family::Numbers, self.partition, &self.name, Some(&|out| out.extend_from_slice(&last.to_le_bytes())));
+            let write = |out: &mut Vec<u8>| {
+                record::put(out, [self.last]);
+                self.write_turn(out);
+            };
+            record::write(out, Family::Numbers, self.partition, &self.name, Some(&write));
         }
         out.append(&mut self.urgent);
     }
@@ -410,8 +449,9 @@ impl Queue {
     }
 
     pub(crate) fn load_last(&mut self, value: &[u8]) -> Result<(), Damaged> {
-        self.last = value.try_into().map(u64::from_le_bytes).map_err(|_| Damaged)?;
-        Ok(())
+        let mut rest = value;
+        self.last = record::take_number(&mut rest).ok_or(Damaged)?;
+        self.load_turn(rest)
     }
 
     /// Makes the sets, the lines and the indexes from the deliveries alone.
@@ -436,24 +476,27 @@ impl Queue {
                 None => order.push((!is_first, slot.at, *number)),
             }
         }
+        self.owners.is_loading = true;
         // Those that are held or block are the first of their lines; of the others the earliest is.
         order.sort_unstable();
         for (_, at, number) in order {
             let until = self.slots.get(&number).and_then(Slot::until);
             self.enter(number, at);
             let Some(until) = until else { continue };
-            self.due.remove(&(at, number));
-            self.held.insert((until, number));
-            let to: Option<Box<str>> = self.slots.get(&number).map(|slot| slot.meta().0.to.into());
-            if let Some(line) = to.and_then(|to| self.lines.get_mut(&to)) {
+            let to: Box<str> = self.slots.get(&number).map(|slot| slot.meta().0.to.into()).unwrap_or_default();
+            self.drop_due(at, number, &to);
+            self.put_held(until, number, &to);
+            if let Some(line) = self.lines.get_mut(&to) {
                 line.is_fixed = true;
             }
         }
+        self.owners_loaded();
     }
 
     /// Everything as Redis would hold it. `base` is what its keys begin with.
     pub(crate) fn dump(&self, base: &str, out: &mut BTreeMap<String, (String, Micros)>) {
-        let mut put = |name: String, text: String| out.insert(name, (text, Micros::MAX));
+        let mut put = |name: String, text: String| drop(out.insert(name, (text, Micros::MAX)));
+        self.dump_owners(base, &mut put);
         put(format!("{base}n"), self.last.to_string());
         for (set, members) in [("due:*", &self.due), ("held", &self.held), ("rest", &self.rest), ("dead", &self.dead)] {
             for (time, number) in members {
@@ -525,6 +568,7 @@ pub fn redis_text(name: &str, value: &[u8]) -> String {
             let (mut fixed, meta) = value.split_at_checked(TRIED_SIZE).unwrap_or_default();
             read_tried(&mut fixed).map_or_else(|| hex(value), |(tried, at)| tried_text(&tried, at, meta))
         }
+        "worker" | "bound" | "turn" => hex(value),
         "line" => format!("{} {}", number(value), value.get(8).copied().unwrap_or(0)),
         "key" => number(value).to_string(),
         _ => hex(value),

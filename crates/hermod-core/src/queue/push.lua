@@ -1,8 +1,8 @@
 -- queue/push.lua, twin of queue/push.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <I2 deliveries>, each <BBI8 if the key exists (0 keep, 1 replace, 2 debounce), 1: the time is a span, time>
+-- ARGV    <BI8 1: sticky, floor> <I2B attempts at most, 1: dropped after the last> <I2 deliveries>, each <BBI8 if the key exists (0 keep, 1 replace, 2 debounce), 1: the time is a span, time>
 --         <I2c0 meta without the due time> <I4c0 payload>
--- REPLY   'p' <I8I8 now, next + 1 (0: none)>, each <BI8I8 0 added 1 kept 2 replaced 3 finished, number, due>
+-- REPLY   'p' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8I8 0 added 1 kept 2 replaced 3 finished, number, due>
 local ADDED, KEPT, REPLACED, FINISHED = 0, 1, 2, 3
 
 -- Another delivery takes over the key of this one.
@@ -48,8 +48,9 @@ end
 
 return drive(function(first_key, at, _, keep)
   open(first_key)
-  local count
-  count, at = unpack_ints('<I2', given, at)
+  local most, drops, count
+  most, drops, count, at = unpack_ints('<I2BI2', given, agree(at))
+  clear_up(most, drops, TENDED_SOME)
   local before = first(due)
   -- Those that have neither a recipient nor a key concern no other: they are written together.
   local replies, times, bodies, plain = {}, {}, {}, 0
@@ -81,7 +82,7 @@ return drive(function(first_key, at, _, keep)
     call('HSET', body, unpack(bodies))
   end
   close()
-  local reply = 'p' .. pack_ints('<I8I8', now, next_number(wake(before))) .. table.concat(replies)
+  local reply = 'p' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. table.concat(replies)
   if keep then keep(reply) end
   return reply
 end)

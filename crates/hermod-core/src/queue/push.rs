@@ -1,6 +1,9 @@
 //! Puts deliveries into a queue. Twin of `push.lua`.
 
+use super::claim::Failing;
 use super::delivery::{Delivery, IfExists, Number, known_by};
+use super::owners::{Terms, Woken, put_woken, take_woken};
+use super::tend::{TENDED_SOME, tend};
 use crate::id::{QueueId, Recipient};
 use crate::int::Micros;
 use crate::key;
@@ -18,14 +21,16 @@ pub const PUSH_MAX: usize = 200;
 pub struct Push {
     place: Place,
     queue: QueueId,
+    terms: Terms,
+    failing: Failing,
     deliveries: Vec<Delivery>,
 }
 
 impl Push {
     /// `place` is that of all these deliveries; there are at most [`PUSH_MAX`].
-    pub fn new(place: Place, queue: QueueId, deliveries: Vec<Delivery>) -> Push {
+    pub fn new(place: Place, queue: QueueId, terms: Terms, failing: Failing, deliveries: Vec<Delivery>) -> Push {
         debug_assert!(deliveries.len() <= PUSH_MAX, "a script must not hold up the others for long");
-        Push { place, queue, deliveries }
+        Push { place, queue, terms, failing, deliveries }
     }
 
     /// What it puts there.
@@ -56,6 +61,8 @@ pub struct Pushed {
     pub next: Option<Micros>,
     /// For each what became of it, its number, and when it is due.
     pub stored: Vec<(Stored, Number, Micros)>,
+    /// For whom something may have become due earlier, in a sticky queue.
+    pub woken: Vec<Woken>,
 }
 
 impl Push {
@@ -99,7 +106,7 @@ impl Push {
 impl Operation for Push {
     type Answer = Pushed;
 
-    const SCRIPT: Script = script!("queue/push", "queue/line");
+    const SCRIPT: Script = script!("queue/push", "queue/line", "queue/owners", "queue/tend");
 
     fn place(&self) -> &Place {
         &self.place
@@ -114,14 +121,19 @@ impl Operation for Push {
             return Err(Full);
         }
         Ok(state.queues.make(&self.place, &self.queue, |change| {
+            change.queue.agree(self.terms, now);
+            change.queue.expire();
+            tend(change, &self.failing, TENDED_SOME);
             let stored = self.deliveries.iter().map(|delivery| self.store(change, delivery, now)).collect();
-            Pushed { now, next: change.queue.next().0, stored }
+            Pushed { now, next: change.queue.next().0, stored, woken: change.queue.woken() }
         }))
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
         call.keys.push(key::queue(&self.place, &self.queue));
         let given = &mut call.given;
+        self.terms.write(given);
+        self.failing.write(given);
         given.extend_from_slice(&u16::try_from(self.deliveries.len()).expect("few deliveries").to_le_bytes());
         for delivery in &self.deliveries {
             given.push(delivery.if_exists.number());
@@ -150,6 +162,7 @@ impl Operation for Push {
     fn reply(&self, answer: &Pushed) -> Reply {
         let mut out = vec![b'p'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
+        put_woken(&mut out, &answer.woken);
         for (stored, number, due) in &answer.stored {
             out.push(match stored {
                 Stored::Added => 0,
@@ -171,6 +184,7 @@ fn read(mut rest: &[u8]) -> Option<Pushed> {
     let [_word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
     let next = take_next(&mut rest)?;
+    let woken = take_woken(&mut rest)?;
     let mut stored = Vec::new();
     while !rest.is_empty() {
         let [outcome] = record::take(&mut rest)?;
@@ -183,7 +197,7 @@ fn read(mut rest: &[u8]) -> Option<Pushed> {
         };
         stored.push((outcome, record::take_number(&mut rest)?, record::take_micros(&mut rest)?));
     }
-    Some(Pushed { now, next, stored })
+    Some(Pushed { now, next, stored, woken })
 }
 
 /// A time that may not be: its microseconds and one more; none is zero.

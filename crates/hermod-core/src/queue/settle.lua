@@ -1,9 +1,9 @@
 -- queue/settle.lua, twin of queue/settle.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <B act (0 ack, 1 nack, 2 extend, 3 give back, 4 return)> <I8I8I8I8I8I8> nack: delay + 1 (0: by the backoff), first ms,
+-- ARGV    <BI8 1: sticky, floor> <B act (0 ack, 1 nack, 2 extend, 3 give back, 4 return)> <I8I8I8I8I8I8> nack: delay + 1 (0: by the backoff), first ms,
 --         factor, max ms, jitter, chance, the last three and the factor in thousandths; extend: the span
 --         <BBI2 1: it blocks, 1: dropped after the last attempt, attempts at most> <I2 deliveries>, each number8 <I8 token>
--- REPLY   's' <I8I8 now, next + 1 (0: none)>, each <BI8 0 stale 1 done 2 until 3 dead 4 dropped, that time>
+-- REPLY   's' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8 0 stale 1 done 2 until 3 dead 4 dropped, that time>
 local ACK, NACK, EXTEND, RETURN = 0, 1, 2, 4
 local KEEP_US = 259200000000
 
@@ -24,7 +24,8 @@ return drive(function(first_key, at, _, keep)
   open(first_key)
   local act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, count
   act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, count, at =
-    unpack_ints('<BI8I8I8I8I8I8BBI2I2', given, at)
+    unpack_ints('<BI8I8I8I8I8I8BBI2I2', given, agree(at))
+  expire()
   local before, members, tokens, replies, any = first(due), {}, {}, {}, false
   for i = 1, count do
     members[i] = sub(given, at, at + 7)
@@ -46,6 +47,7 @@ return drive(function(first_key, at, _, keep)
         any, settled[member] = true, true
         if act == ACK then
           word, done[#done + 1] = 1, member
+          if sticky then drop_held(member, to) end
           leave(to)
           if key ~= '' or tags > 0 then
             key = unfind(member, meta)
@@ -82,7 +84,8 @@ return drive(function(first_key, at, _, keep)
     call('HDEL', body, unpack(done))
     call('HDEL', tried, unpack(done))
   end
-  local reply = 's' .. pack_ints('<I8I8', now, next_number(wake(before))) .. table.concat(replies)
+  close()
+  local reply = 's' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. table.concat(replies)
   if keep and any then keep(reply) end
   return reply
 end)

@@ -1,8 +1,9 @@
 //! What the holder of a delivery says of it: done, failed, not yet. Twin of `settle.lua`.
 
 use super::backoff::Backoff;
-use super::claim::exhaust;
+use super::claim::{Failing, exhaust};
 use super::delivery::{Number, Token};
+use super::owners::{Terms, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use crate::id::QueueId;
 use crate::int::Micros;
@@ -45,6 +46,7 @@ pub enum SettleAct {
 pub struct Settle {
     place: Place,
     queue: QueueId,
+    terms: Terms,
     act: SettleAct,
     /// How often a delivery may be attempted that does not say itself.
     max_attempts: u16,
@@ -55,9 +57,9 @@ pub struct Settle {
 
 impl Settle {
     /// `place` is that of all of these; there are at most [`SETTLE_MAX`].
-    pub fn new(place: Place, queue: QueueId, act: SettleAct, max_attempts: u16, drops: bool, held: Vec<(Number, Token)>) -> Settle {
+    pub fn new(place: Place, queue: QueueId, terms: Terms, act: SettleAct, failing: &Failing, held: Vec<(Number, Token)>) -> Settle {
         debug_assert!(held.len() <= SETTLE_MAX, "a script must not hold up the others for long");
-        Settle { place, queue, act, max_attempts, drops, held }
+        Settle { place, queue, terms, act, max_attempts: failing.max_attempts, drops: failing.drops, held }
     }
 
     fn settle(&self, change: &mut Change<'_>, number: Number, token: Token, now: Micros) -> Outcome {
@@ -126,12 +128,14 @@ pub struct Settled {
     pub next: Option<Micros>,
     /// For each what became of it.
     pub outcomes: Vec<Outcome>,
+    /// For whom something may have become due earlier, in a sticky queue.
+    pub woken: Vec<Woken>,
 }
 
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = script!(frees "queue/settle", "queue/line");
+    const SCRIPT: Script = script!(frees "queue/settle", "queue/line", "queue/owners", "queue/tend");
 
     fn place(&self) -> &Place {
         &self.place
@@ -143,15 +147,18 @@ impl Operation for Settle {
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Settled, Full> {
         let settled = state.queues.change(&self.place, &self.queue, |change| {
+            change.queue.agree(self.terms, now);
+            change.queue.expire();
             let outcomes = self.held.iter().map(|(number, token)| self.settle(change, *number, *token, now)).collect();
-            Settled { now, next: change.queue.next().0, outcomes }
+            Settled { now, next: change.queue.next().0, outcomes, woken: change.queue.woken() }
         });
-        Ok(settled.unwrap_or_else(|| Settled { now, next: None, outcomes: vec![Outcome::Stale; self.held.len()] }))
+        Ok(settled.unwrap_or_else(|| Settled { now, next: None, outcomes: vec![Outcome::Stale; self.held.len()], woken: Vec::new() }))
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
         call.keys.push(key::queue(&self.place, &self.queue));
         let given = &mut call.given;
+        self.terms.write(given);
         let (act, numbers, blocks) = match self.act {
             SettleAct::Ack => (0, [0; 6], false),
             SettleAct::Nack { delay, backoff, chance, blocks } => {
@@ -188,6 +195,7 @@ impl Operation for Settle {
     fn reply(&self, answer: &Settled) -> Reply {
         let mut out = vec![b's'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
+        put_woken(&mut out, &answer.woken);
         for outcome in &answer.outcomes {
             let (word, time) = match outcome {
                 Outcome::Stale => (0, Micros::ZERO),
@@ -211,6 +219,7 @@ fn read(mut rest: &[u8]) -> Option<Settled> {
     let [_word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
     let next = take_next(&mut rest)?;
+    let woken = take_woken(&mut rest)?;
     let mut outcomes = Vec::new();
     while !rest.is_empty() {
         let [word] = record::take(&mut rest)?;
@@ -224,5 +233,5 @@ fn read(mut rest: &[u8]) -> Option<Settled> {
             _ => return None,
         });
     }
-    Some(Settled { now, next, outcomes })
+    Some(Settled { now, next, outcomes, woken })
 }

@@ -68,6 +68,15 @@ impl Queues {
                 let queue = self.queues.get_mut(record.key).ok_or(Damaged)?;
                 return record.value.map_or(Ok(()), |value| queue.load_last(value));
             }
+            Family::Worker | Family::Bound => {
+                // `space NUL queue NUL name`.
+                let mut nuls = record.key.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
+                let at = nuls.nth(1).ok_or(Damaged)?;
+                let (of_queue, rest) = record.key.split_at_checked(at).ok_or(Damaged)?;
+                let name = rest.get(1..).and_then(|name| std::str::from_utf8(name).ok()).ok_or(Damaged)?;
+                queue(of_queue);
+                return self.queues.get_mut(of_queue).ok_or(Damaged)?.load_named(record.family, name, record.value);
+            }
             _ => {}
         }
         // The number stands last, after a NUL.

@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::push::{PUSH_MAX, Push};
-use hermod_core::queue::{Delivery, DeliveryId, OnExhausted, Order, Overdue, Queue, Stored};
+use hermod_core::queue::{Delivery, DeliveryId, Mode, OnExhausted, Order, Overdue, Queue, Stored, Terms};
 use hermod_core::{Micros, Once, Outcome, Place, QueueId, Seed, SpaceId};
 use hermod_engine::Engine;
 
@@ -148,7 +148,8 @@ impl App {
         let place = Place { space: caller.space.clone(), partition };
         let mut answers = Vec::with_capacity(deliveries.len());
         let mut steps = (0..).zip(steps(deliveries)).map(|(part, (positions, some))| {
-            let (push, once) = (Push::new(place.clone(), queue.id.clone(), some), once.map(|once| once.part(part)));
+            let (push, once) =
+                (Push::new(place.clone(), queue.id.clone(), terms(queue), failing(queue), some), once.map(|once| once.part(part)));
             async move { (positions, self.engine.run(&push, once.as_ref()).await) }
         });
         // The embedded engine takes each when it is first asked, so they stay in order, and share one way to the disk. On
@@ -198,6 +199,11 @@ fn steps(deliveries: Vec<(usize, Delivery)>) -> Vec<(Vec<usize>, Vec<Delivery>)>
         steps.push((positions, some));
     }
     steps
+}
+
+/// What operations must know of this queue.
+fn terms(queue: &Queue) -> Terms {
+    Terms { is_sticky: queue.mode == Mode::Sticky, floor: 0 }
 }
 
 /// What becomes of deliveries of this queue that fail.

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::watch::Watch;
-use super::{App, Caller, SettleAsk, failing};
+use super::{App, Caller, SettleAsk, failing, terms};
 use crate::code::{Code, Problem};
 
 /// So often the partitions are asked before somebody waits again.
@@ -202,7 +202,7 @@ impl App {
             let (each, odd) = (wanted / asked, wanted % asked);
             let claims = due.iter().take(asked).enumerate().map(|(turn, (_, partition))| {
                 let place = Place { space: space.clone(), partition: *partition };
-                let claim = Claim::new(place, queue.id.clone(), each + usize::from(turn < odd), lease, failing(queue));
+                let claim = Claim::new(place, queue.id.clone(), terms(queue), each + usize::from(turn < odd), lease, failing(queue));
                 let learned = watch.learned(*partition);
                 async move { (*partition, learned, self.engine.run(&claim, None).await) }
             });

@@ -107,7 +107,7 @@ impl App {
         once: Option<&Once>,
     ) -> Result<Vec<Edited>, Problem> {
         let (space, partition): (SpaceId, u16) = (place.space.clone(), place.partition);
-        match self.engine.run(&Edit::new(place, queue.id.clone(), change, numbers), once).await?.outcome {
+        match self.engine.run(&Edit::new(place, queue.id.clone(), super::terms(queue), change, numbers), once).await?.outcome {
             Outcome::Done(edits) | Outcome::Replayed(edits) => {
                 self.watches.of(&space, &queue.id).learn(partition, edits.next);
                 Ok(edits.edited)

@@ -8,7 +8,7 @@ use hermod_core::queue::settle::{Outcome as Settlement, SETTLE_MAX, Settle, Sett
 use hermod_core::queue::{DeliveryId, OnFailure, Queue, Token};
 use hermod_core::{Micros, Once, Outcome, Place, Seed, SpaceId};
 
-use super::{App, Caller, failing};
+use super::{App, Caller, failing, terms};
 use crate::code::{Problem, conflict};
 
 /// What the holder says.
@@ -64,7 +64,7 @@ impl App {
             let place = Place { space: space.clone(), partition };
             let failing = failing(queue);
             let some = held.iter().map(|(_, id, token)| (id.number, *token)).collect();
-            let settle = Settle::new(place, queue.id.clone(), act, failing.max_attempts, failing.drops, some);
+            let settle = Settle::new(place, queue.id.clone(), terms(queue), act, &failing, some);
             let once = once.map(|once| once.part(part));
             (partition, held, self.engine.run(&settle, once.as_ref()).await)
         });

@@ -1,0 +1,94 @@
+-- queue/tend.lua, twin of queue/tend.rs: moves what is to be moved, in bounded steps
+-- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua and queue/owners.lua name
+-- ARGV    none of its own
+-- REPLY   none of its own
+local TENDED_SOME = 10
+
+-- A holder is gone: its delivery has its place again, or has failed for good. Whether its recipient moved, whether it is dead.
+local function end_lease(member, most, drops)
+  local stored = call('HGET', tried, member)
+  local attempts, token, _, at = unpack_ints(TRIED, stored)
+  local meta = sub(stored, TRIED_SIZE + 1)
+  local was_due, _, max, to = read_meta(meta)
+  if max == 0 then max = most end
+  if attempts >= max then
+    exhaust(member, to, at, drops, attempts, token, meta)
+    return 0, 1
+  end
+  local before = sticky and owner_of(to)
+  give_back(member, to, was_due, false, attempts, token, meta)
+  if sticky and before ~= owner_of(to) then return 1, 0 end
+  return 0, 0
+end
+
+-- Gives the first of a recipient to whoever is to have it; 1 if that is another.
+local function move_head(member, at, to)
+  local before = owner_of(to)
+  drop_due(member, to)
+  put_due(member, at, to)
+  if before ~= owner_of(to) then return 1 end
+  return 0
+end
+
+-- The same for the first `most` of what a worker has; how many there were, how many moved.
+local function move_some(owner, most)
+  local heads, moved = call('ZRANGE', base .. 'own:' .. owner, 0, most - 1, 'WITHSCORES'), 0
+  for i = 1, #heads, 2 do
+    moved = moved + move_head(sub(heads[i], 1, 8), heads[i + 1], sub(heads[i], 9))
+  end
+  return #heads / 2, moved
+end
+
+-- Moves what is to be moved, at most so many: what those have who are gone or drain, what was held before a worker began
+-- anew, what is parked. How many recipients moved, how many deliveries died, whether there is more.
+local function tend(most, drops, left)
+  if not sticky then return 0, 0, false end
+  local moved, died = 0, 0
+  while left > 0 do
+    local name = call('ZRANGE', base .. 'leaving', 0, 0)[1]
+    if not name then break end
+    local incarnation, till, gone, flags, old = worker_of(name)
+    local drains = has_flag(flags, DRAINS)
+    if not drains or gone ~= 0 then
+      local holds = call('ZRANGE', base .. 'has:' .. name, 0, left - 1)
+      for i = 1, #holds do
+        left = left - 1
+        local has_moved, is_dead = end_lease(sub(holds[i], 1, 8), most, drops)
+        moved, died = moved + has_moved, died + is_dead
+      end
+    end
+    if left > 0 and (drains or gone ~= 0) then
+      local heads, some = move_some(name, left)
+      left, moved = left - heads, moved + some
+    end
+    if left > 0 then
+      if gone ~= 0 then
+        forget_worker(name)
+      else
+        keep_worker(name, old, incarnation, till, gone, flags - LEAVES, sub(old, WORKER_SIZE + 1))
+      end
+    end
+  end
+  local has_ring = call('EXISTS', base .. 'ring') == 1
+  if left > 0 and has_ring then
+    local _, some = move_some('', left)
+    moved = moved + some
+  end
+  local more = call('EXISTS', base .. 'leaving') == 1 or (has_ring and call('EXISTS', base .. 'own:') == 1)
+  return moved, died, more
+end
+
+-- What every step on a sticky queue begins with.
+local function clear_up(most, drops, left)
+  expire()
+  return tend(most, drops, left)
+end
+
+-- How a worker stands that asks, and whether something is handed to it.
+local function stands(name, incarnation)
+  local known, _, gone, flags = worker_of(name)
+  if not known or gone ~= 0 or known ~= incarnation then return GONE, false end
+  if has_flag(flags, DRAINS) then return DRAINING, true end
+  -- What it held before it began anew comes first.
+  return LIVE, not has_flag(flags, LEAVES)
+end

@@ -1,0 +1,42 @@
+-- queue/workers.lua, twin of queue/workers.rs
+-- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua and queue/owners.lua name
+-- ARGV    <BI4Bc0 1: count what is behind, recipients counted before, worker ('': what is parked)>
+-- REPLY   'k' <I8I8I8 now, recipients that wait for a worker, deliveries behind>, each worker
+--         <Bc0I8I8I8I8BBB name incarnation until waiting in_flight, 0 gone 1 live 2 draining, why it is gone, points>
+local COUNTED_MAX = 200
+
+-- How many deliveries wait behind the first ones of a worker's recipients, of so many recipients after others.
+local function behind(name, counted)
+  local own, has = base .. 'own:' .. name, base .. 'has:' .. name
+  local heads = call('ZRANGE', own, counted, counted + COUNTED_MAX - 1)
+  if #heads < COUNTED_MAX then
+    local from = counted - call('ZCARD', own)
+    if from < 0 then from = 0 end
+    local holds = call('ZRANGE', has, from, from + COUNTED_MAX - #heads - 1)
+    for i = 1, #holds do heads[#heads + 1] = holds[i] end
+  end
+  local sum = 0
+  for i = 1, #heads do sum = sum + call('ZCARD', base .. 'wait:' .. sub(heads[i], 9)) end
+  return sum
+end
+
+return drive(function(first_key, at)
+  open(first_key)
+  local counts, counted, name = unpack_ints('<BI4Bc0', given, at)
+  local parked = call('ZCARD', base .. 'own:')
+  if counts == 1 then return 'k' .. pack_ints('<I8I8I8', now, parked, behind(name, counted)) end
+  local names, replies = call('HKEYS', base .. 'worker'), {}
+  table.sort(names)
+  for i = 1, #names do
+    local incarnation, till, gone, flags, stored = worker_of(names[i])
+    local standing = LIVE
+    if gone ~= 0 then
+      standing = GONE
+    elseif has_flag(flags, DRAINS) then
+      standing = DRAINING
+    end
+    replies[i] = pack_ints('<Bc0I8I8I8I8BBB', #names[i], names[i], incarnation, till, call('ZCARD', base .. 'own:' .. names[i]),
+      call('ZCARD', base .. 'has:' .. names[i]), standing, gone, (#stored - WORKER_SIZE) / 8)
+  end
+  return 'k' .. pack_ints('<I8I8I8', now, parked, call('ZCARD', rest)) .. table.concat(replies)
+end)
