@@ -6,6 +6,7 @@ mod lost;
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -81,7 +82,7 @@ impl Post {
             self.push(partition, due).await.is_ok()
         };
         until(PATIENCE, "the store to take a delivery", pushed).await?;
-        Ok(Wake::At { partition, time: due })
+        Ok(Wake::At { partition, time: due, owner: Arc::from("") })
     }
 
     /// Pushes, and waits until it is heard. Who is told to look meanwhile has found it, so another is pushed.
@@ -148,7 +149,7 @@ async fn a_push_wakes_a_follower_soon() -> Result<()> {
         for partition in 0..PARTITIONS {
             let start = Instant::now();
             post.push(partition, LATER).await?;
-            ensure!(next(&mut follow).await? == Wake::At { partition, time: LATER });
+            ensure!(next(&mut follow).await? == Wake::At { partition, time: LATER, owner: Arc::from("") });
             took.push(start.elapsed());
         }
         took.sort_unstable();
@@ -165,14 +166,14 @@ async fn a_later_delivery_behind_an_earlier_one_wakes_nobody() -> Result<()> {
     let mut follow = post.follow_now().await?;
     let before = |us: u64| Micros::saturating(LATER.get() - us);
     post.push(5, before(10)).await?;
-    ensure!(next(&mut follow).await? == Wake::At { partition: 5, time: before(10) });
+    ensure!(next(&mut follow).await? == Wake::At { partition: 5, time: before(10), owner: Arc::from("") });
     post.push(5, before(9)).await?;
     post.push(5, before(10)).await?;
     // What one node publishes comes in order, so the others would have come before this one.
     post.push(6, LATER).await?;
-    ensure!(next(&mut follow).await? == Wake::At { partition: 6, time: LATER });
+    ensure!(next(&mut follow).await? == Wake::At { partition: 6, time: LATER, owner: Arc::from("") });
     post.push(5, before(11)).await?;
-    ensure!(next(&mut follow).await? == Wake::At { partition: 5, time: before(11) });
+    ensure!(next(&mut follow).await? == Wake::At { partition: 5, time: before(11), owner: Arc::from("") });
     ensure!(is_silent(&mut follow).await);
     Ok(())
 }
@@ -238,7 +239,7 @@ async fn what_nobody_follows_is_not_subscribed_to() -> Result<()> {
         // Who comes back is told to look again.
         let mut again = post.follow_now().await?;
         post.push(3, LATER).await?;
-        ensure!(next(&mut again).await? == Wake::At { partition: 3, time: LATER });
+        ensure!(next(&mut again).await? == Wake::At { partition: 3, time: LATER, owner: Arc::from("") });
         drop((again, stranger));
         until(PATIENCE, "the connections to be closed", async || listeners().is_ok_and(|count| count == 0)).await?;
         ensure!(post.channels_of(&parcels, &ports)? == 0);

@@ -3,6 +3,8 @@
 //! A signal is a hint. It may come twice and it may come for nothing, as somebody else may be quicker; where one may have
 //! been lost, the follower is told to look. What can be claimed is known to the engine alone.
 
+use std::sync::Arc;
+
 use hermod_core::{Micros, QueueId, SpaceId};
 
 use crate::Engine;
@@ -40,7 +42,7 @@ impl Follow {
 }
 
 /// What a follower is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// A delivery of this partition can be claimed at this time.
     At {
@@ -48,6 +50,8 @@ pub enum Wake {
         partition: u16,
         /// The time.
         time: Micros,
+        /// The worker whose it is, if the queue is sticky; empty otherwise.
+        owner: Arc<str>,
     },
     /// Signals may have been lost: look at everything. Comes first of all when the subscription stands, then after every
     /// reconnection. Of a cluster that lacks a part it comes for the rest, and again for that part.

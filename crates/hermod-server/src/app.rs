@@ -27,8 +27,8 @@ use crate::telemetry::Metrics;
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 pub(crate) use queue::WAIT_MAX;
-use queue::Watches;
-pub use queue::{Bulk, ClaimAsk, ListAsk, Listing, PushAnswer, SettleAsk, StreamAsk, Taken};
+pub use queue::{Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, SettleAsk, StreamAsk, Taken, WorkersAnswer};
+use queue::{Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use rules::RuleDraft;
 
@@ -47,6 +47,8 @@ pub struct App {
     top: Arc<Top>,
     /// When deliveries may be claimed, and who waits for them.
     watches: Arc<Watches>,
+    /// The workers that were heard of here.
+    staffs: Arc<Staffs>,
     /// Counts draws: where a delivery goes that belongs nowhere, and how much a pause is cut.
     pushes: Arc<AtomicU64>,
     /// Sends deliveries to webhooks.
@@ -100,6 +102,7 @@ impl App {
             local: Arc::new(Local::new()),
             top: Arc::default(),
             watches,
+            staffs: Arc::default(),
             pushes: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
             sender,
             stop: Arc::new(watch::Sender::new(false)),

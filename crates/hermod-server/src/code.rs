@@ -67,6 +67,10 @@ codes! {
     LastKey = "last_key", 409, false, "The last key of its kind cannot be deleted";
     /// A subject has as many open reservations as it can have.
     TooManyReservations = "too_many_reservations", 409, false, "The subject has too many open reservations";
+    /// The worker is not registered, or not any more.
+    WorkerGone = "worker_gone", 409, false, "The worker must register again";
+    /// A queue has as many workers as it can have.
+    TooManyWorkers = "too_many_workers", 409, false, "The queue has too many workers";
     /// More bytes than are accepted.
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
     /// More rules apply to one call than can be tested in one step.

@@ -21,12 +21,13 @@ mod schedules;
 mod sent;
 mod spaces;
 mod time;
+mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use utoipa_swagger_ui::SwaggerUi;
 
 #[cfg(feature = "client")]
@@ -90,6 +91,11 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/queues/{queue}/cancel", post(deliveries::cancel))
         .route("/v1/queues/{queue}/shift", post(deliveries::shift))
         .route("/v1/queues/{queue}/redrive", post(deliveries::redrive))
+        .route("/v1/queues/{queue}/workers", get(workers::list))
+        .route("/v1/queues/{queue}/workers/{worker}", put(workers::register).delete(workers::leave))
+        .route("/v1/queues/{queue}/workers/{worker}/heartbeat", post(workers::heartbeat))
+        .route("/v1/queues/{queue}/workers/{worker}/drain", post(workers::drain))
+        .route("/v1/queues/{queue}/recipients/{recipient}", get(workers::explain).put(workers::pin))
         .route("/v1/queues/{queue}/stream", get(deliveries::stream))
         .route("/v1/queues/{queue}/attempts", get(deliveries::attempts))
         .route("/v1/queues/{queue}/stats", get(deliveries::stats))

@@ -1,10 +1,12 @@
-//! What the server does by itself: it consumes the queues that say so, and creates the deliveries that recur.
+//! What the server does by itself: it consumes the queues that say so, creates the deliveries that recur, and finds workers that
+//! are silent.
 //!
 //! Every server does all of it and none leads: a claim hands a delivery to one of them, and a run of a schedule has
 //! a key of its own, under which it is pushed once.
 
 mod consume;
 mod recur;
+mod staff;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ struct Consumer {
 pub(crate) async fn keep(app: App) {
     let mut consumers: HashMap<(SpaceId, QueueId), Consumer> = HashMap::new();
     let mut runs = Runs::default();
+    let staff = tokio::spawn(staff::run(app.clone()));
     loop {
         consume_all(&app, &mut consumers);
         runs.create(&app).await;
@@ -42,6 +45,7 @@ pub(crate) async fn keep(app: App) {
             () = app.stopping() => break,
         }
     }
+    let _ended = staff.await;
     // What was deleted a moment ago leaves no run behind.
     runs.create(&app).await;
     for (_, consumer) in consumers {

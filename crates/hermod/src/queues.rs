@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_table_shows_what_is_unusual() {
-        let plain = r#"{"queue":"mail","mode":"shared","order":"recipient","lease":"30s","worker_ttl":"15s","max_attempts":5,
+        let plain = r#"{"queue":"mail","mode":"shared","order":"recipient","lease":"30s","worker_ttl":"15s","idle_after":"1day","max_attempts":5,
             "backoff":{},"on_exhausted":"dead","on_failure":"block","overdue":"deliver","max_payload":262144,"push":null}"#;
         let other = plain
             .replace("recipient", "total")

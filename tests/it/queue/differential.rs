@@ -319,7 +319,7 @@ impl History {
                 worker = WorkerId::new(self.draws.one_of(&["w1", "w2", "w3", "w4"]))?;
                 incarnation = if self.draws.chance(80) { 0 } else { incarnation };
             }
-            if act == Act::Drain && self.draws.chance(50) {
+            if matches!(act, Act::Drain | Act::Leave) && self.draws.chance(50) {
                 incarnation = 0;
             }
             members.push(Member { worker, incarnation, age: us(self.draws.one_of(&[0, 0, 1_000, SECOND])) });

@@ -75,6 +75,7 @@ async fn every_field_comes_back_as_it_was_saved(a: &Catalog) {
         order: hermod_core::queue::Order::Total,
         lease: us(100_000_000),
         worker_ttl: us(61_000_000),
+        idle_after: us(7_200_000_000),
         max_attempts: 7,
         backoff: Backoff { first: us(1_500_000), factor_permille: 1_234, max: us(86_400_000_000), jitter_permille: 999 },
         on_exhausted: hermod_core::queue::OnExhausted::Drop,

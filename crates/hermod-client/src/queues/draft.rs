@@ -21,6 +21,8 @@ pub struct QueueDraft {
     /// How long a worker lives without a heartbeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_ttl: Option<String>,
+    /// How long a recipient of a sticky queue keeps its worker when there is nothing for it.
+    pub idle_after: Option<String>,
     /// How often a delivery is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
@@ -107,6 +109,7 @@ impl From<Queue> for QueueDraft {
             order: Some(queue.order),
             lease: Some(queue.lease),
             worker_ttl: Some(queue.worker_ttl),
+            idle_after: Some(queue.idle_after),
             max_attempts: Some(queue.max_attempts),
             backoff: Some(queue.backoff),
             on_exhausted: Some(queue.on_exhausted),

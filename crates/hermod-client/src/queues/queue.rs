@@ -20,6 +20,8 @@ pub struct Queue {
     pub lease: String,
     /// How long a worker lives without a heartbeat.
     pub worker_ttl: String,
+    /// How long a recipient of a sticky queue keeps its worker when there is nothing for it.
+    pub idle_after: String,
     /// How often a delivery is tried.
     pub max_attempts: u32,
     /// The pauses between attempts.
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_queue_reads_back_as_written_and_shows_no_secret() {
-        let text = r#"{"queue":"mail","mode":"moon","order":"total","lease":"30s","worker_ttl":"15s","max_attempts":5,"backoff":{"first":"1s","factor":2.5,"max":"10m","jitter":0.2},"on_exhausted":"dead","on_failure":"block","overdue":{"drop_after":"1h"},"max_payload":262144,"push":{"webhook":{"url":"https://h","secret":"whsec_s3cret","concurrency":8,"timeout":"10s"}},"version":1}"#;
+        let text = r#"{"queue":"mail","mode":"moon","order":"total","lease":"30s","worker_ttl":"15s","idle_after":"1day","max_attempts":5,"backoff":{"first":"1s","factor":2.5,"max":"10m","jitter":0.2},"on_exhausted":"dead","on_failure":"block","overdue":{"drop_after":"1h"},"max_payload":262144,"push":{"webhook":{"url":"https://h","secret":"whsec_s3cret","concurrency":8,"timeout":"10s"}},"version":1}"#;
         let queue: Queue = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&queue).unwrap(), text);
         assert!(!format!("{queue:?}").contains("s3cret"));

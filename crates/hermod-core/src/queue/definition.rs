@@ -18,6 +18,7 @@ pub const CATCH_UP_MAX: u32 = 1_000_000;
 const SECOND: u64 = 1_000_000;
 const LEASE: (Micros, Micros) = (Micros::saturating(SECOND / 10), Micros::saturating(12 * 3_600 * SECOND));
 const WORKER_TTL: (Micros, Micros) = (Micros::saturating(SECOND), Micros::saturating(3_600 * SECOND));
+const IDLE_AFTER: (Micros, Micros) = (Micros::saturating(SECOND), Micros::saturating(366 * 86_400 * SECOND));
 const DROP_AFTER_MAX: Micros = Micros::saturating(366 * 86_400 * SECOND);
 const DISABLED_MAX: usize = 256;
 
@@ -39,6 +40,9 @@ pub struct Queue {
     /// How long a worker lives without a heartbeat; 1 s to 1 h.
     #[serde(with = "span_text")]
     pub worker_ttl: Micros,
+    /// How long a recipient of a sticky queue keeps its worker when there is nothing for it; 1 s to 366 days.
+    #[serde(default = "idle_after", with = "span_text")]
+    pub idle_after: Micros,
     /// How often a delivery is tried; 1 to 100.
     pub max_attempts: u32,
     /// The pauses between attempts.
@@ -129,6 +133,7 @@ impl Queue {
             order: Order::default(),
             lease: Micros::saturating(30 * SECOND),
             worker_ttl: Micros::saturating(15 * SECOND),
+            idle_after: idle_after(),
             max_attempts: 5,
             backoff: Backoff::default(),
             on_exhausted: OnExhausted::default(),
@@ -146,6 +151,7 @@ impl Queue {
     pub fn check(&self) -> Result<(), Invalid> {
         within("lease", self.lease, LEASE, "must be between 100ms and 12h")?;
         within("worker_ttl", self.worker_ttl, WORKER_TTL, "must be between 1s and 1h")?;
+        within("idle_after", self.idle_after, IDLE_AFTER, "must be between 1s and 366days")?;
         between("max_attempts", self.max_attempts, ATTEMPTS_MAX)?;
         self.backoff.check()?;
         if let Overdue::DropAfter(span) = self.overdue {
@@ -176,6 +182,11 @@ impl Queue {
         }
         queue
     }
+}
+
+/// A day.
+fn idle_after() -> Micros {
+    Micros::saturating(86_400 * SECOND)
 }
 
 /// A span as people write it: `30s`, `1h 30m`.
@@ -272,6 +283,7 @@ mod tests {
             ("lease", Box::new(move |q| q.lease = us(43_200_001_000))),
             ("lease", Box::new(move |q| q.lease = us(1_000_001))),
             ("worker_ttl", Box::new(move |q| q.worker_ttl = us(999_000))),
+            ("idle_after", Box::new(move |q| q.idle_after = us(999_000))),
             ("max_attempts", Box::new(|q| q.max_attempts = 0)),
             ("max_attempts", Box::new(|q| q.max_attempts = 101)),
             ("backoff.factor", Box::new(|q| q.backoff.factor_permille = 1)),

@@ -48,7 +48,7 @@ local function tell(act, ttl, name, incarnation, age, points)
     keep_worker(name, old, incarnation, till, 0, begins, points)
     return LIVE, incarnation
   end
-  if not known or gone ~= 0 or (known ~= incarnation and not (incarnation == 0 and act == DRAIN)) then return GONE, 0 end
+  if not known or gone ~= 0 or (known ~= incarnation and not (incarnation == 0 and (act == DRAIN or act == LEAVE))) then return GONE, 0 end
   if act == CLOSE then
     if known_till < till then till = known_till end
     return renew(name, old, known, till, with(flags, CLOSES))

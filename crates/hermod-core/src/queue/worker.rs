@@ -83,7 +83,7 @@ impl Why {
 pub struct Member {
     /// Its name.
     pub worker: WorkerId,
-    /// Which of its lives. Zero: a new one is given out to whoever joins; whichever it is that drains.
+    /// Which of its lives. Zero: a new one is given out to whoever joins; whichever it is that drains or leaves.
     pub incarnation: u64,
     /// How long ago it was heard of.
     pub age: Micros,
@@ -167,7 +167,9 @@ impl Staff {
             change.queue.keep_worker(name, Some(worker));
             return (Standing::Live, incarnation);
         }
-        let is_asked = |worker: &Worker| worker.incarnation == member.incarnation || (member.incarnation == 0 && self.act == Act::Drain);
+        let is_asked = |worker: &Worker| {
+            worker.incarnation == member.incarnation || (member.incarnation == 0 && matches!(self.act, Act::Drain | Act::Leave))
+        };
         let Some(known) = known.filter(|known| known.gone.is_none() && is_asked(known)) else { return (Standing::Gone, 0) };
         match self.act {
             Act::Close => self.renew(change, name, Worker { until: until.min(known.until), is_closed: true, ..known }),

@@ -131,9 +131,13 @@ impl Followed {
         let table = self.table.lock();
         let Some(channel) = str::from_utf8(channel).ok().and_then(|name| table.channels.get(name)) else { return };
         // Anything else is not from us.
-        let Some(time) = str::from_utf8(time).ok().and_then(|text| text.parse().ok()).and_then(Micros::new) else { return };
+        let Ok(text) = str::from_utf8(time) else { return };
+        // A worker's name follows if the queue is sticky.
+        let (time, owner) = text.split_once(' ').unwrap_or((text, ""));
+        let Some(time) = time.parse().ok().and_then(Micros::new) else { return };
+        let owner: Arc<str> = owner.into();
         for mailbox in table.queues.get(&channel.queue).into_iter().flat_map(|queue| &queue.mailboxes) {
-            mailbox.wake(channel.partition, time);
+            mailbox.wake(channel.partition, &owner, time);
         }
     }
 

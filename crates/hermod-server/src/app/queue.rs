@@ -10,6 +10,7 @@ mod list;
 mod settle;
 mod stream;
 mod watch;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::push::{PUSH_MAX, Push};
-use hermod_core::queue::{Delivery, DeliveryId, Mode, OnExhausted, Order, Overdue, Queue, Stored, Terms};
+use hermod_core::queue::{Delivery, DeliveryId, Mode, OnExhausted, Order, Overdue, Queue, Stored, Terms, Woken};
 use hermod_core::{Micros, Once, Outcome, Place, QueueId, Seed, SpaceId};
 use hermod_engine::Engine;
 
@@ -33,6 +34,8 @@ pub use list::{ListAsk, Listing};
 pub use settle::SettleAsk;
 pub use stream::StreamAsk;
 pub(crate) use watch::Watches;
+pub(crate) use worker::Staffs;
+pub use worker::{Explanation, Registered, WorkersAnswer};
 
 /// So many bytes of payloads go into one step.
 const PUSH_BYTES_MAX: usize = 1 << 20;
@@ -77,6 +80,28 @@ impl App {
         for (space, queue) in queues.take(QUEUES_MEASURED) {
             let Ok(counts) = self.counts_of(&space, &queue, Micros::ZERO, 0).await else { return };
             self.metrics.depth(space.as_str(), queue.id.as_str(), &counts);
+        }
+    }
+
+    /// What operations must know of this queue.
+    fn terms(&self, space: &SpaceId, queue: &Queue) -> Terms {
+        let floor = match self.engine {
+            // A store that fails over may fall back behind what was seen of it.
+            Engine::Redis(_) => self.watches.of(space, &queue.id).highest.load(Ordering::Relaxed),
+            Engine::Embedded(_) => 0,
+        };
+        Terms { is_sticky: queue.mode == Mode::Sticky, floor }
+    }
+
+    /// An answer says when something can be claimed next, and by whom if the queue is sticky.
+    fn learn(&self, space: &SpaceId, queue: &Queue, partition: u16, next: Option<Micros>, woken: &[Woken]) {
+        if queue.mode == Mode::Shared {
+            return self.watches.of(space, &queue.id).learn(partition, next);
+        }
+        for (worker, at) in woken {
+            if let Some(watch) = self.watches.known_of_worker(space, &queue.id, worker) {
+                watch.learn(partition, Some(*at));
+            }
         }
     }
 
@@ -148,8 +173,10 @@ impl App {
         let place = Place { space: caller.space.clone(), partition };
         let mut answers = Vec::with_capacity(deliveries.len());
         let mut steps = (0..).zip(steps(deliveries)).map(|(part, (positions, some))| {
-            let (push, once) =
-                (Push::new(place.clone(), queue.id.clone(), terms(queue), failing(queue), some), once.map(|once| once.part(part)));
+            let (push, once) = (
+                Push::new(place.clone(), queue.id.clone(), self.terms(&caller.space, queue), failing(queue), some),
+                once.map(|once| once.part(part)),
+            );
             async move { (positions, self.engine.run(&push, once.as_ref()).await) }
         });
         // The embedded engine takes each when it is first asked, so they stay in order, and share one way to the disk. On
@@ -175,7 +202,9 @@ impl App {
                     continue;
                 }
             };
-            self.watches.of(&caller.space, &queue.id).learn(partition, pushed.next);
+            self.learn(&caller.space, queue, partition, pushed.next, &pushed.woken);
+            let greatest = pushed.stored.iter().filter(|(stored, _, _)| *stored == Stored::Added).map(|(_, number, _)| *number).max();
+            self.watches.saw_number(&caller.space, &queue.id, greatest.unwrap_or(0));
             for (position, (stored, number, due)) in positions.into_iter().zip(pushed.stored) {
                 let due = (stored != Stored::Finished).then_some(due);
                 answers.push((position, Ok(PushAnswer { id: DeliveryId { partition, number }, stored, due, now: pushed.now })));
@@ -201,11 +230,6 @@ fn steps(deliveries: Vec<(usize, Delivery)>) -> Vec<(Vec<usize>, Vec<Delivery>)>
     steps
 }
 
-/// What operations must know of this queue.
-fn terms(queue: &Queue) -> Terms {
-    Terms { is_sticky: queue.mode == Mode::Sticky, floor: 0 }
-}
-
 /// What becomes of deliveries of this queue that fail.
 fn failing(queue: &Queue) -> Failing {
     Failing {
@@ -220,6 +244,10 @@ fn failing(queue: &Queue) -> Failing {
 
 fn check(queue: &Queue, delivery: &Delivery) -> Result<(), Problem> {
     delivery.check()?;
+    if queue.mode == Mode::Sticky && delivery.to.is_none() {
+        let needed = format!("The queue {} is sticky: a delivery goes to its recipient's worker, so to is needed.", queue.id);
+        return Err(Problem::new(Code::MissingField, needed).in_field("to"));
+    }
     let max = usize::try_from(queue.max_payload).unwrap_or(usize::MAX);
     if delivery.payload.len() > max {
         let many = format!("payload is {} bytes; this queue takes {max} at most.", delivery.payload.len());

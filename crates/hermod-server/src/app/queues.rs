@@ -23,6 +23,8 @@ pub struct QueueDraft {
     pub lease: Option<String>,
     /// How long a worker lives without a heartbeat.
     pub worker_ttl: Option<String>,
+    /// How long a recipient keeps its worker when there is nothing for it.
+    pub idle_after: Option<String>,
     /// How often a delivery is tried.
     pub max_attempts: Option<u32>,
     /// The pauses between attempts.
@@ -121,6 +123,7 @@ impl QueueDraft {
         set(&mut queue.order, self.order.map(|text| text.parse()))?;
         set(&mut queue.lease, self.lease.map(|text| span("lease", &text)))?;
         set(&mut queue.worker_ttl, self.worker_ttl.map(|text| span("worker_ttl", &text)))?;
+        set(&mut queue.idle_after, self.idle_after.map(|text| span("idle_after", &text)))?;
         set(&mut queue.max_attempts, self.max_attempts.map(Ok))?;
         set(&mut queue.backoff.first, self.backoff.first.map(|text| span("backoff.first", &text)))?;
         set(&mut queue.backoff.factor_permille, self.backoff.factor.map(|text| permille("backoff.factor", &text)))?;

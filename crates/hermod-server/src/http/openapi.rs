@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, spaces};
+use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, spaces, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -54,6 +54,13 @@ use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, sp
         deliveries::stream,
         deliveries::stats,
         deliveries::attempts,
+        workers::list,
+        workers::register,
+        workers::leave,
+        workers::heartbeat,
+        workers::drain,
+        workers::explain,
+        workers::pin,
         clock::read,
         clock::advance,
         health::healthz,

@@ -30,6 +30,7 @@ pub(crate) struct QueueDocument<'a> {
     order: &'a str,
     lease: String,
     worker_ttl: String,
+    idle_after: String,
     max_attempts: u32,
     backoff: BackoffDocument,
     on_exhausted: &'a str,
@@ -91,7 +92,7 @@ impl fmt::Debug for WebhookDocument<'_> {
     }
 }
 
-fn span_text(span: hermod_core::Micros) -> String {
+pub(super) fn span_text(span: hermod_core::Micros) -> String {
     humantime::format_duration(span.to_duration()).to_string()
 }
 
@@ -122,6 +123,7 @@ impl<'a> QueueDocument<'a> {
             order: queue.order.as_str(),
             lease: span_text(queue.lease),
             worker_ttl: span_text(queue.worker_ttl),
+            idle_after: span_text(queue.idle_after),
             max_attempts: queue.max_attempts,
             backoff: BackoffDocument {
                 first: span_text(queue.backoff.first),

@@ -54,7 +54,7 @@ async fn next(
     if app.is_stopping() || stopped.has_changed().is_err() {
         return None;
     }
-    let ask = ClaimAsk { count, lease: None, wait };
+    let ask = ClaimAsk { count, lease: None, wait, worker: None };
     match app.claim_until(space, queue, &ask, told(stopped)).await {
         Ok(taken) => Some(taken),
         Err(problem) => {

@@ -69,6 +69,8 @@ struct Deliveries {
     again: Counter,
     dead: Counter,
     expired: Counter,
+    stale: Counter,
+    moved: Counter,
     lateness: Histogram,
 }
 
@@ -97,6 +99,8 @@ impl Metrics {
         recorder.describe_counter("hermod_store_commits_total".into(), None, "Fsync'd commits of the embedded store.".into());
         recorder.describe_counter("hermod_queue_deliveries_total".into(), None, "Deliveries by what became of them.".into());
         recorder.describe_histogram("hermod_queue_lateness_seconds".into(), None, "How late first attempts were handed out.".into());
+        recorder.describe_counter("hermod_queue_stale_total".into(), None, "Answers of whoever did not hold the delivery any more.".into());
+        recorder.describe_counter("hermod_queue_moved_total".into(), None, "Recipients that have another worker.".into());
         recorder.describe_gauge("hermod_queue_depth".into(), None, "Deliveries by state.".into());
         recorder.describe_gauge("hermod_queue_oldest_seconds".into(), None, "How long the one that waits longest has been due.".into());
         let checks = |outcome: &'static str| {
@@ -134,7 +138,7 @@ impl Metrics {
         if claimed.handed.is_empty() && claimed.dead == 0 && claimed.expired == 0 {
             return;
         }
-        let count = |deliveries: &Deliveries| {
+        self.count(queue, |deliveries| {
             deliveries.dead.increment(u64::from(claimed.dead));
             deliveries.expired.increment(u64::from(claimed.expired));
             for handed in &claimed.handed {
@@ -145,7 +149,25 @@ impl Metrics {
                 deliveries.handed.increment(1);
                 deliveries.lateness.record(claimed.now.since(handed.at).to_duration().as_secs_f64());
             }
-        };
+        });
+    }
+
+    /// So many were settled under a token that is not their holder's.
+    pub(crate) fn stale(&self, queue: &str, many: usize) {
+        if many > 0 {
+            self.count(queue, |deliveries| deliveries.stale.increment(u64::try_from(many).unwrap_or(u64::MAX)));
+        }
+    }
+
+    /// So many recipients have another worker.
+    pub(crate) fn moved(&self, queue: &str, many: u64) {
+        if many > 0 {
+            self.count(queue, |deliveries| deliveries.moved.increment(many));
+        }
+    }
+
+    /// Counts what became of deliveries of this queue.
+    fn count(&self, queue: &str, count: impl Fn(&Deliveries)) {
         if let Some(deliveries) = self.deliveries.read().get(queue) {
             return count(deliveries);
         }
@@ -162,6 +184,8 @@ impl Metrics {
                 again: counter("again"),
                 dead: counter("dead"),
                 expired: counter("expired"),
+                stale: self.recorder.register_counter(&Key::from_parts("hermod_queue_stale_total", vec![label()]), &METADATA),
+                moved: self.recorder.register_counter(&Key::from_parts("hermod_queue_moved_total", vec![label()]), &METADATA),
                 lateness: self.recorder.register_histogram(&Key::from_parts("hermod_queue_lateness_seconds", vec![label()]), &METADATA),
             }
         }));

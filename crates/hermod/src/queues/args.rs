@@ -22,6 +22,9 @@ pub(crate) struct QueueArgs {
     /// How long a worker lives without a heartbeat; 15s if absent.
     #[arg(long, value_name = "TIME")]
     worker_ttl: Option<String>,
+    /// How long a recipient of a sticky queue keeps its worker when there is nothing for it: 24h.
+    #[arg(long)]
+    idle_after: Option<String>,
     /// How often a delivery is tried; 5 if absent.
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
@@ -80,6 +83,7 @@ impl QueueArgs {
         draft.order = self.order.clone().map(QueueOrder::from);
         draft.lease = self.lease.clone();
         draft.worker_ttl = self.worker_ttl.clone();
+        draft.idle_after = self.idle_after.clone();
         draft.max_attempts = self.max_attempts;
         draft.backoff = Some(Backoff {
             first: self.backoff_first.clone(),

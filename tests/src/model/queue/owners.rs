@@ -327,7 +327,8 @@ impl QueueModel {
                 }
             }
         }
-        let is_asked = |worker: &&mut Worker| worker.incarnation == incarnation || (incarnation == 0 && act == Act::Drain);
+        let is_asked =
+            |worker: &&mut Worker| worker.incarnation == incarnation || (incarnation == 0 && matches!(act, Act::Drain | Act::Leave));
         let known = self.owners.workers.get_mut(&name).filter(|worker| worker.gone.is_none()).filter(is_asked);
         let Some(worker) = known else { return (Standing::Gone, 0) };
         match act {

@@ -1,9 +1,10 @@
 //! What one follower has yet to be told.
 //!
-//! There is one place for each partition, with the earliest time, so it is bounded however slow the follower is and
+//! There is one place for each partition and worker, with the earliest time, so it is bounded however slow the follower is and
 //! nothing is lost. The earliest and not the last, because two nodes of a cluster may be heard out of order.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use hermod_core::Micros;
 use parking_lot::Mutex;
@@ -20,20 +21,21 @@ pub(super) struct Mailbox {
 #[derive(Debug, Default)]
 struct Pending {
     is_look: bool,
-    times: HashMap<u16, Micros>,
-    /// The partitions with a time, first come first told.
-    order: VecDeque<u16>,
+    times: HashMap<(u16, Arc<str>), Micros>,
+    /// Those with a time, first come first told.
+    order: VecDeque<(u16, Arc<str>)>,
 }
 
 impl Mailbox {
-    /// A delivery of this partition can be claimed at this time.
-    pub(super) fn wake(&self, partition: u16, time: Micros) {
+    /// A delivery of this partition can be claimed at this time, by this worker if it is of a sticky queue.
+    pub(super) fn wake(&self, partition: u16, owner: &Arc<str>, time: Micros) {
         let mut pending = self.pending.lock();
-        match pending.times.get_mut(&partition) {
+        let place = (partition, Arc::clone(owner));
+        match pending.times.get_mut(&place) {
             Some(known) => *known = time.min(*known),
             None => {
-                pending.times.insert(partition, time);
-                pending.order.push_back(partition);
+                pending.times.insert(place.clone(), time);
+                pending.order.push_back(place);
             }
         }
         drop(pending);
@@ -62,8 +64,9 @@ impl Mailbox {
         if std::mem::take(&mut pending.is_look) {
             return Some(Wake::Look);
         }
-        let partition = pending.order.pop_front()?;
-        pending.times.remove(&partition).map(|time| Wake::At { partition, time })
+        let place = pending.order.pop_front()?;
+        let time = pending.times.remove(&place)?;
+        Some(Wake::At { partition: place.0, time, owner: place.1 })
     }
 }
 
@@ -71,8 +74,12 @@ impl Mailbox {
 mod tests {
     use super::*;
 
+    fn nobody() -> Arc<str> {
+        Arc::from("")
+    }
+
     fn at(partition: u16, time: u64) -> Wake {
-        Wake::At { partition, time: Micros::saturating(time) }
+        Wake::At { partition, time: Micros::saturating(time), owner: nobody() }
     }
 
     fn all(mailbox: &Mailbox) -> Vec<Wake> {
@@ -83,7 +90,7 @@ mod tests {
     fn a_slow_follower_is_told_the_earliest_time_of_each_partition_once() {
         let mailbox = Mailbox::default();
         for (partition, time) in [(7, 50), (3, 40), (7, 30), (7, 60)] {
-            mailbox.wake(partition, Micros::saturating(time));
+            mailbox.wake(partition, &nobody(), Micros::saturating(time));
         }
         assert_eq!(all(&mailbox), [at(7, 30), at(3, 40)]);
         assert_eq!(all(&mailbox), []);
@@ -92,10 +99,10 @@ mod tests {
     #[test]
     fn to_look_takes_the_place_of_what_came_before_only() {
         let mailbox = Mailbox::default();
-        mailbox.wake(1, Micros::ZERO);
+        mailbox.wake(1, &nobody(), Micros::ZERO);
         mailbox.look();
         mailbox.look();
-        mailbox.wake(2, Micros::ZERO);
+        mailbox.wake(2, &nobody(), Micros::ZERO);
         assert_eq!(all(&mailbox), [Wake::Look, at(2, 0)]);
     }
 }

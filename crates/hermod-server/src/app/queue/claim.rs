@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
-use hermod_core::queue::{Claim, DeliveryId, Handed, Queue, Stats};
-use hermod_core::{Invalid, Micros, Outcome, Place, QueueId, SpaceId};
+use hermod_core::queue::{Claim, DeliveryId, Handed, Mode, Queue, Standing, Stats};
+use hermod_core::{Invalid, Micros, Outcome, Place, QueueId, SpaceId, WorkerId};
 use hermod_engine::{Clock, Engine, EngineError, Wake};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::watch::Watch;
-use super::{App, Caller, SettleAsk, failing, terms};
+use super::worker::gone;
+use super::{App, Caller, SettleAsk, failing};
 use crate::code::{Code, Problem};
 
 /// So often the partitions are asked before somebody waits again.
@@ -30,7 +31,7 @@ const FOLLOW_ON: Duration = Duration::from_secs(5);
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClaimAsk {
     /// How many, at most.
     pub count: usize,
@@ -38,6 +39,8 @@ pub struct ClaimAsk {
     pub lease: Option<Micros>,
     /// How long to wait if there is nothing.
     pub wait: Duration,
+    /// Who asks, and in which of its lives, if the queue is sticky.
+    pub worker: Option<(WorkerId, u64)>,
 }
 
 impl ClaimAsk {
@@ -55,7 +58,14 @@ impl ClaimAsk {
         if lease.is_some_and(|lease| lease < Micros::saturating(100_000) || lease > longest) {
             return Err(Invalid::new("lease", "must be between 100ms and 12h"));
         }
-        Ok(ClaimAsk { count, lease, wait })
+        Ok(ClaimAsk { count, lease, wait, worker: None })
+    }
+
+    /// It is a worker that asks.
+    #[must_use]
+    pub fn by(mut self, worker: Option<(WorkerId, u64)>) -> ClaimAsk {
+        self.worker = worker;
+        self
     }
 }
 
@@ -73,9 +83,10 @@ impl App {
     pub async fn claim(&self, caller: &Caller, queue: &str, ask: &ClaimAsk) -> Result<Vec<Taken>, Problem> {
         caller.need(Scope::QueuesClaim)?;
         let queue = self.queue_of(caller, queue).await?;
+        check_worker(&queue, ask.worker.is_some())?;
         let (send, receive) = oneshot::channel();
         // A task of its own: if whoever asked has gone, what was handed out is given back.
-        tokio::spawn(claim_for(self.clone(), caller.space.clone(), queue, *ask, send));
+        tokio::spawn(claim_for(self.clone(), caller.space.clone(), queue, ask.clone(), send));
         receive.await.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "The claim broke off.")))
     }
 
@@ -88,12 +99,16 @@ impl App {
         stop: impl Future<Output = ()>,
     ) -> Result<Vec<Taken>, Problem> {
         let mut stop = pin!(stop);
-        let watch = self.watches.of(space, &queue.id);
-        let lease = ask.lease.unwrap_or(queue.lease);
-        let _waiting = Waits::new(self, space, queue, &watch);
+        let all = self.watches.of(space, &queue.id);
+        let watch = match &ask.worker {
+            Some((worker, _)) => self.watches.of_worker(space, &queue.id, worker.as_str()),
+            None => Arc::clone(&all),
+        };
+        let _waiting = Waits::new(self, space, queue, &all);
+        let _present = ask.worker.as_ref().map(|(worker, incarnation)| self.present(space, &queue.id, worker, *incarnation));
         self.heal(&watch);
         if ask.wait.is_zero() {
-            return self.take(space, queue, &watch, ask.count, lease).await;
+            return self.take(space, queue, &watch, ask).await;
         }
         let deadline = Instant::now() + ask.wait;
         let turn = tokio::select! {
@@ -103,7 +118,7 @@ impl App {
         let Ok(Ok(_turn)) = turn else { return Ok(Vec::new()) };
         loop {
             let earlier = watch.earlier();
-            let taken = self.take(space, queue, &watch, ask.count, lease).await?;
+            let taken = self.take(space, queue, &watch, ask).await?;
             if !taken.is_empty() || Instant::now() >= deadline || self.is_stopping() {
                 return Ok(taken);
             }
@@ -171,7 +186,8 @@ impl App {
     }
 
     /// Asks the partitions in which something is due.
-    async fn take(&self, space: &SpaceId, queue: &Queue, watch: &Watch, count: usize, lease: Micros) -> Result<Vec<Taken>, Problem> {
+    async fn take(&self, space: &SpaceId, queue: &Queue, watch: &Watch, ask: &ClaimAsk) -> Result<Vec<Taken>, Problem> {
+        let (count, lease) = (ask.count, ask.lease.unwrap_or(queue.lease));
         let mut taken: Vec<Taken> = Vec::new();
         for _ in 0..ROUNDS_MAX {
             if let Err(problem) = self.look_around(space, queue, watch).await {
@@ -202,11 +218,15 @@ impl App {
             let (each, odd) = (wanted / asked, wanted % asked);
             let claims = due.iter().take(asked).enumerate().map(|(turn, (_, partition))| {
                 let place = Place { space: space.clone(), partition: *partition };
-                let claim = Claim::new(place, queue.id.clone(), terms(queue), each + usize::from(turn < odd), lease, failing(queue));
+                let each = each + usize::from(turn < odd);
+                let mut claim = Claim::new(place, queue.id.clone(), self.terms(space, queue), each, lease, failing(queue));
+                if let Some((worker, incarnation)) = ask.worker.clone() {
+                    claim = claim.by(worker, incarnation);
+                }
                 let learned = watch.learned(*partition);
                 async move { (*partition, learned, self.engine.run(&claim, None).await) }
             });
-            let mut fault = None;
+            let (mut fault, mut is_gone) = (None, false);
             for (partition, learned, ran) in join_all(claims).await {
                 let claimed = match ran.map(|ran| ran.outcome) {
                     Ok(Outcome::Done(claimed) | Outcome::Replayed(claimed)) => claimed,
@@ -219,6 +239,10 @@ impl App {
                 self.watches.set_clock(claimed.now, self.now());
                 watch.saw(partition, learned, [claimed.next, claimed.next_end].into_iter().flatten().min());
                 self.metrics.claimed(queue.id.as_str(), &claimed);
+                self.learn(space, queue, partition, None, &claimed.woken);
+                let greatest = claimed.handed.iter().map(|handed| handed.token.0).max();
+                self.watches.saw_number(space, &queue.id, greatest.unwrap_or(0));
+                is_gone |= claimed.standing == Standing::Gone;
                 let named = |handed: Handed| Taken { id: DeliveryId { partition, number: handed.number }, handed };
                 taken.extend(claimed.handed.into_iter().map(named));
             }
@@ -230,12 +254,30 @@ impl App {
                 }
                 break;
             }
+            if let Some((worker, _)) = ask.worker.as_ref().filter(|_| is_gone && taken.is_empty()) {
+                return Err(gone(worker));
+            }
             if taken.len() >= count {
                 break;
             }
         }
         taken.sort_unstable_by_key(|taken| (taken.handed.at, taken.handed.number));
         Ok(taken)
+    }
+}
+
+/// A worker asks for what is its recipients', and nobody else does.
+pub(super) fn check_worker(queue: &Queue, is_worker: bool) -> Result<(), Problem> {
+    match (queue.mode, is_worker) {
+        (Mode::Sticky, true) | (Mode::Shared, false) => Ok(()),
+        (Mode::Sticky, false) => {
+            let needed = format!("The queue {} is sticky: register a worker, and say which one asks.", queue.id);
+            Err(Problem::new(Code::MissingField, needed).in_field("worker"))
+        }
+        (Mode::Shared, true) => {
+            let shared = format!("The queue {} is shared: any consumer has any delivery, and worker has no meaning.", queue.id);
+            Err(Problem::new(Code::InvalidField, shared).in_field("worker"))
+        }
     }
 }
 
@@ -272,8 +314,13 @@ async fn follow(app: App, space: SpaceId, queue: QueueId, watch: Arc<Watch>) {
     loop {
         tokio::select! {
             signal = signals.next() => match signal {
-                Wake::At { partition, time } => watch.learn(partition, Some(time)),
-                Wake::Look => watch.forget(),
+                Wake::At { partition, time, owner } if owner.is_empty() => watch.learn(partition, Some(time)),
+                Wake::At { partition, time, owner } => {
+                    if let Some(watch) = app.watches.known_of_worker(&space, &queue, &owner) {
+                        watch.learn(partition, Some(time));
+                    }
+                }
+                Wake::Look => app.watches.forget_all(&space, &queue),
             },
             () = app.stopping() => break,
             _ = looks.tick() => {
@@ -281,7 +328,7 @@ async fn follow(app: App, space: SpaceId, queue: QueueId, watch: Arc<Watch>) {
                 if waiting.count == 0 && waiting.asked.is_none_or(|asked| asked.elapsed() >= FOLLOW_ON) {
                     waiting.is_followed = false;
                     // What others do from now on is not heard, so what is known will not be true for long.
-                    watch.forget();
+                    app.watches.forget_all(&space, &queue);
                     break;
                 }
             }

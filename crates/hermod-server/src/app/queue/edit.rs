@@ -107,9 +107,9 @@ impl App {
         once: Option<&Once>,
     ) -> Result<Vec<Edited>, Problem> {
         let (space, partition): (SpaceId, u16) = (place.space.clone(), place.partition);
-        match self.engine.run(&Edit::new(place, queue.id.clone(), super::terms(queue), change, numbers), once).await?.outcome {
+        match self.engine.run(&Edit::new(place, queue.id.clone(), self.terms(&space, queue), change, numbers), once).await?.outcome {
             Outcome::Done(edits) | Outcome::Replayed(edits) => {
-                self.watches.of(&space, &queue.id).learn(partition, edits.next);
+                self.learn(&space, queue, partition, edits.next, &edits.woken);
                 Ok(edits.edited)
             }
             Outcome::Conflict => Err(conflict()),

@@ -8,7 +8,7 @@ use hermod_core::queue::settle::{Outcome as Settlement, SETTLE_MAX, Settle, Sett
 use hermod_core::queue::{DeliveryId, OnFailure, Queue, Token};
 use hermod_core::{Micros, Once, Outcome, Place, Seed, SpaceId};
 
-use super::{App, Caller, failing, terms};
+use super::{App, Caller, failing};
 use crate::code::{Problem, conflict};
 
 /// What the holder says.
@@ -64,7 +64,7 @@ impl App {
             let place = Place { space: space.clone(), partition };
             let failing = failing(queue);
             let some = held.iter().map(|(_, id, token)| (id.number, *token)).collect();
-            let settle = Settle::new(place, queue.id.clone(), terms(queue), act, &failing, some);
+            let settle = Settle::new(place, queue.id.clone(), self.terms(space, queue), act, &failing, some);
             let once = once.map(|once| once.part(part));
             (partition, held, self.engine.run(&settle, once.as_ref()).await)
         });
@@ -80,7 +80,9 @@ impl App {
                 }
             };
             let watch = self.watches.of(space, &queue.id);
-            watch.learn(partition, settled.next);
+            self.learn(space, queue, partition, settled.next, &settled.woken);
+            let stale = settled.outcomes.iter().filter(|outcome| **outcome == Settlement::Stale).count();
+            self.metrics.stale(queue.id.as_str(), stale);
             for ((position, id, _), outcome) in held.iter().zip(settled.outcomes) {
                 if outcome != Settlement::Stale && !matches!(ask, SettleAsk::Extend(_)) {
                     watch.settled(*id);

@@ -10,13 +10,14 @@ use std::time::Duration;
 use hermod_catalog::Scope;
 use hermod_core::queue::settle::Outcome;
 use hermod_core::queue::{DeliveryId, Queue, Token};
-use hermod_core::{Invalid, Micros, SpaceId};
+use hermod_core::{Invalid, Micros, SpaceId, WorkerId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
+use super::claim::check_worker;
 use super::{App, Caller, ClaimAsk, SettleAsk, Taken};
-use crate::code::Problem;
+use crate::code::{Code, Problem};
 
 /// So many deliveries can be held by one who listens.
 const CREDITS_MAX: usize = 1_000;
@@ -24,10 +25,12 @@ const CREDITS_MAX: usize = 1_000;
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StreamAsk {
     credits: usize,
     lease: Option<Micros>,
+    /// Who listens, and in which of its lives; none: in a new one.
+    worker: Option<(WorkerId, Option<u64>)>,
 }
 
 impl StreamAsk {
@@ -39,7 +42,14 @@ impl StreamAsk {
         }
         // The same bounds as of a claim.
         let lease = ClaimAsk::new(None, lease, None)?.lease;
-        Ok(StreamAsk { credits, lease })
+        Ok(StreamAsk { credits, lease, worker: None })
+    }
+
+    /// It is a worker that listens. Without an incarnation it registers first.
+    #[must_use]
+    pub fn by(mut self, worker: Option<(WorkerId, Option<u64>)>) -> StreamAsk {
+        self.worker = worker;
+        self
     }
 }
 
@@ -68,14 +78,31 @@ impl App {
     pub async fn stream(&self, caller: &Caller, queue: &str, ask: StreamAsk) -> Result<mpsc::Receiver<Vec<Taken>>, Problem> {
         caller.need(Scope::QueuesClaim)?;
         let queue = self.queue_of(caller, queue).await?;
+        check_worker(&queue, ask.worker.is_some())?;
+        let worker = match ask.worker.clone() {
+            None => None,
+            Some((worker, Some(incarnation))) => Some((worker, incarnation)),
+            Some((worker, None)) => {
+                let registered = self.register(caller, queue.id.as_str(), worker.as_str(), None).await?;
+                Some((worker, registered.incarnation))
+            }
+        };
         let (send, receive) = mpsc::channel(1);
-        tokio::spawn(feed(self.clone(), caller.space.clone(), queue, ask, send));
+        tokio::spawn(feed(self.clone(), caller.space.clone(), queue, ask, worker, send));
         Ok(receive)
     }
 }
 
 /// Hands out what falls due to one who listens.
-async fn feed(app: App, space: SpaceId, queue: Arc<Queue>, ask: StreamAsk, send: mpsc::Sender<Vec<Taken>>) {
+async fn feed(
+    app: App,
+    space: SpaceId,
+    queue: Arc<Queue>,
+    ask: StreamAsk,
+    worker: Option<(WorkerId, u64)>,
+    send: mpsc::Sender<Vec<Taken>>,
+) {
+    let present = worker.as_ref().map(|(worker, incarnation)| app.present(&space, &queue.id, worker, *incarnation));
     let holds = Arc::new(Holds::default());
     let watch = app.watches.of(&space, &queue.id);
     let lease = ask.lease.unwrap_or(queue.lease);
@@ -97,9 +124,11 @@ async fn feed(app: App, space: SpaceId, queue: Arc<Queue>, ask: StreamAsk, send:
             continue;
         }
         let wait = renew_at.saturating_duration_since(Instant::now());
-        let claim = ClaimAsk { count: room, lease: Some(lease), wait };
+        let claim = ClaimAsk { count: room, lease: Some(lease), wait, worker: worker.clone() };
         let taken = match app.claim_until(&space, &queue, &claim, send.closed()).await {
             Ok(taken) => taken,
+            // It must register again.
+            Err(problem) if problem.code == Code::WorkerGone => break,
             Err(problem) => {
                 tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "a stream waits for the store");
                 tokio::time::sleep(AGAIN).await;
@@ -124,6 +153,10 @@ async fn feed(app: App, space: SpaceId, queue: Arc<Queue>, ask: StreamAsk, send:
     watch.let_go(held.iter().map(|(id, _)| *id));
     if let Err(problem) = app.settle_in(&space, &queue, SettleAsk::GiveBack, &held, None).await {
         tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "deliveries come back when their leases end");
+    }
+    drop(present);
+    if let Some((worker, incarnation)) = worker.filter(|_| !app.is_stopping()) {
+        app.closed(&space, &queue, &worker, incarnation).await;
     }
 }
 

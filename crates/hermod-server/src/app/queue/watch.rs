@@ -6,7 +6,7 @@
 //! the earliest of these times, or until one of them becomes earlier.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const LOOKING_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Watches {
     partitions: u16,
-    watches: RwLock<HashMap<SpaceId, HashMap<QueueId, Arc<Watch>>>>,
+    watches: RwLock<HashMap<SpaceId, HashMap<QueueId, Watched>>>,
     /// Whether the store has a clock of its own.
     is_elsewhere: bool,
     /// How much the store's clock is ahead of ours, in microseconds.
@@ -39,12 +39,48 @@ impl Watches {
 
     /// What is known of a queue.
     pub(super) fn of(&self, space: &SpaceId, queue: &QueueId) -> Arc<Watch> {
-        if let Some(watch) = self.watches.read().get(space).and_then(|queues| queues.get(queue)) {
-            return Arc::clone(watch);
+        if let Some(watched) = self.watches.read().get(space).and_then(|queues| queues.get(queue)) {
+            return Arc::clone(&watched.all);
         }
         let mut watches = self.watches.write();
         let queues = watches.entry(space.clone()).or_default();
-        Arc::clone(queues.entry(queue.clone()).or_insert_with(|| Arc::new(Watch::new(self.partitions))))
+        Arc::clone(&queues.entry(queue.clone()).or_insert_with(|| Watched::new(self.partitions)).all)
+    }
+
+    /// What is known of what a worker has.
+    pub(super) fn of_worker(&self, space: &SpaceId, queue: &QueueId, worker: &str) -> Arc<Watch> {
+        if let Some(watch) = self.known_of_worker(space, queue, worker) {
+            return watch;
+        }
+        let mut watches = self.watches.write();
+        let queues = watches.entry(space.clone()).or_default();
+        let watched = queues.entry(queue.clone()).or_insert_with(|| Watched::new(self.partitions));
+        Arc::clone(watched.workers.entry(worker.into()).or_insert_with(|| Arc::new(Watch::new(self.partitions))))
+    }
+
+    /// The same, if anybody asked for it here.
+    pub(super) fn known_of_worker(&self, space: &SpaceId, queue: &QueueId, worker: &str) -> Option<Arc<Watch>> {
+        self.watches.read().get(space)?.get(queue)?.workers.get(worker).cloned()
+    }
+
+    /// A worker is gone, and nobody asks for it.
+    pub(super) fn forget_worker(&self, space: &SpaceId, queue: &QueueId, worker: &str) {
+        if let Some(watched) = self.watches.write().get_mut(space).and_then(|queues| queues.get_mut(queue)) {
+            watched.workers.remove(worker);
+        }
+    }
+
+    /// Signals of this queue may have been lost.
+    pub(super) fn forget_all(&self, space: &SpaceId, queue: &QueueId) {
+        if let Some(watched) = self.watches.read().get(space).and_then(|queues| queues.get(queue)) {
+            watched.all.forget();
+            watched.workers.values().for_each(|watch| watch.forget());
+        }
+    }
+
+    /// A number was seen of this queue.
+    pub(super) fn saw_number(&self, space: &SpaceId, queue: &QueueId, number: u64) {
+        self.of(space, queue).highest.fetch_max(number, Ordering::Relaxed);
     }
 
     /// The store's answer was of this time, and came now. It was on its way, so its clock is at least so far ahead: the
@@ -64,6 +100,19 @@ impl Watches {
     pub(super) fn store_time(&self, ours: Micros) -> Micros {
         let ahead = Some(self.ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != i64::MIN).unwrap_or(0);
         if ahead >= 0 { ours.plus(Micros::saturating(ahead.unsigned_abs())) } else { ours.since(Micros::saturating(ahead.unsigned_abs())) }
+    }
+}
+
+/// What is known of one queue: of all of it, and of each worker's part if it is sticky.
+#[derive(Debug)]
+struct Watched {
+    all: Arc<Watch>,
+    workers: HashMap<Box<str>, Arc<Watch>>,
+}
+
+impl Watched {
+    fn new(partitions: u16) -> Watched {
+        Watched { all: Arc::new(Watch::new(partitions)), workers: HashMap::new() }
     }
 }
 
@@ -100,6 +149,8 @@ impl When {
 pub(super) struct Watch {
     known: Mutex<Vec<Known>>,
     earlier: Notify,
+    /// The greatest number that was seen of it.
+    pub(super) highest: AtomicU64,
     /// Turns of those who wait.
     pub(super) turns: Semaphore,
     /// Who holds deliveries for as long as they listen.
@@ -127,6 +178,7 @@ impl Watch {
         Watch {
             known: Mutex::new(vec![unknown; usize::from(partitions)]),
             earlier: Notify::new(),
+            highest: AtomicU64::new(0),
             turns: Semaphore::new(LOOKING_MAX),
             holders: Mutex::default(),
             rests_until: Mutex::default(),

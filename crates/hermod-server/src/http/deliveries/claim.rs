@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use hermod_core::WorkerId;
 use hermod_core::queue::settle::Outcome;
 use hermod_core::queue::{DeliveryId, Token};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,11 @@ pub(crate) struct ClaimBody {
     /// How long to wait if there is nothing; 60,000 at most.
     #[schema(example = 20_000)]
     wait_ms: Option<u64>,
+    /// Who asks, if the queue is sticky.
+    #[schema(example = "w1")]
+    worker: Option<String>,
+    /// In which of its lives, as it was told when it registered.
+    incarnation: Option<u64>,
 }
 
 /// What was handed out, in order of time.
@@ -53,10 +59,18 @@ pub(crate) async fn claim(
     sent: Sent<ClaimBody>,
 ) -> Result<Response, Problem> {
     let lease = sent.value.lease.as_deref().map(|text| span("lease", text)).transpose()?;
-    let ask = ClaimAsk::new(sent.value.count, lease, sent.value.wait_ms)?;
+    let worker = worker_of(sent.value.worker.as_deref())?;
+    let missing = || Problem::new(Code::MissingField, "The field incarnation is needed beside worker.").in_field("incarnation");
+    let worker = worker.map(|worker| sent.value.incarnation.ok_or_else(missing).map(|incarnation| (worker, incarnation))).transpose()?;
+    let ask = ClaimAsk::new(sent.value.count, lease, sent.value.wait_ms)?.by(worker);
     let taken = shell.app.claim(&caller, &queue, &ask).await?;
     let deliveries = taken.iter().filter_map(DeliveryDocument::taken).collect();
     Ok(answer(StatusCode::OK, &ClaimedDocument { deliveries }))
+}
+
+/// The worker that is named.
+pub(super) fn worker_of(name: Option<&str>) -> Result<Option<WorkerId>, Problem> {
+    Ok(name.map(WorkerId::new).transpose()?)
 }
 
 /// A delivery, or several, by whoever holds them.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
-use super::claim::{SettledDocument, settled};
+use super::claim::{SettledDocument, settled, worker_of};
 use super::document::{DeliveryDocument, span};
 use crate::app::{Caller, SettleAsk, StreamAsk, Taken};
 use crate::code::{Code, Problem};
@@ -38,6 +38,10 @@ pub(crate) struct StreamQuery {
     credits: Option<u64>,
     /// For how long after the connection was last seen; as long as the queue says if absent.
     lease: Option<String>,
+    /// Who listens, if the queue is sticky.
+    worker: Option<String>,
+    /// In which of its lives; if absent it registers first.
+    incarnation: Option<u64>,
 }
 
 /// What a caller says over a WebSocket.
@@ -73,9 +77,10 @@ pub(crate) async fn stream(
     query: Result<Query<StreamQuery>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(|rejection| bad_query(&rejection, "credits", "credits and lease"))?;
+    let Query(query) = query.map_err(|rejection| bad_query(&rejection, "credits", "credits, lease, worker and incarnation"))?;
     let lease = query.lease.as_deref().map(|text| span("lease", text)).transpose()?;
-    let ask = StreamAsk::new(query.credits, lease)?;
+    let worker = worker_of(query.worker.as_deref())?.map(|worker| (worker, query.incarnation));
+    let ask = StreamAsk::new(query.credits, lease)?.by(worker);
     let is_socket = request.headers().contains_key(axum::http::header::UPGRADE);
     if !is_socket {
         let taken = shell.app.stream(&caller, &queue, ask).await?;

@@ -25,6 +25,8 @@ pub(crate) struct QueueBody {
     lease: Option<String>,
     /// How long a worker lives without a heartbeat; 15s if absent, 1s to 1h.
     worker_ttl: Option<String>,
+    /// How long a recipient of a sticky queue keeps its worker when there is nothing for it; 24h if absent, 1s to 366days.
+    idle_after: Option<String>,
     /// How often a delivery is tried; 5 if absent.
     #[schema(minimum = 1, maximum = 100)]
     max_attempts: Option<u32>,
@@ -147,6 +149,7 @@ impl QueueBody {
             order: self.order.clone(),
             lease: self.lease.clone(),
             worker_ttl: self.worker_ttl.clone(),
+            idle_after: self.idle_after.clone(),
             max_attempts: self.max_attempts,
             backoff,
             on_exhausted: self.on_exhausted.clone(),

@@ -1,0 +1,483 @@
+//! queue: the workers of sticky queues come, go, and say that they live.
+//!
+//! A worker is known in every partition of its queue, each of which decides alone. What a worker says is kept here and told to the
+//! store every now and then, for all workers of this server at once: what it costs does not depend on how many recipients there are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hermod_catalog::Scope;
+use hermod_core::queue::worker::{Act, MEMBERS_MAX, Member, Staff, Staffed};
+use hermod_core::queue::workers::COUNTED_MAX;
+use hermod_core::queue::{DeliveryId, Explained, Look, Mode, Queue, Roll, Standing, WEIGHT_MAX, Working};
+use hermod_core::{Invalid, Micros, Once, Outcome, Place, QueueId, Recipient, SpaceId, WorkerId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{App, Caller, failing};
+use crate::code::{Code, Problem, conflict};
+
+/// A worker whose stream was closed has so long to come back.
+const GRACE: Duration = Duration::from_secs(1);
+/// What is to be moved is moved in so many steps at once, after which others have a turn.
+const STEPS_MAX: usize = 10_000;
+
+/// The workers that this server has heard of.
+#[derive(Debug, Default)]
+pub(crate) struct Staffs {
+    table: Mutex<HashMap<(SpaceId, QueueId), HashMap<WorkerId, Heard>>>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct Heard {
+    incarnation: u64,
+    at: Instant,
+    /// When the store was last told.
+    told: Instant,
+    /// How many streams and claims of it are open.
+    open: usize,
+    standing: Standing,
+}
+
+/// A worker that registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// Its name.
+    pub worker: WorkerId,
+    /// Which of its lives this is.
+    pub incarnation: u64,
+    /// How it stands.
+    pub standing: Standing,
+    /// When its lease ends.
+    pub until: Micros,
+    /// How long that is.
+    pub ttl: Micros,
+}
+
+/// Who works on a queue.
+#[derive(Clone, Debug, Default)]
+pub struct WorkersAnswer {
+    /// The time of the answer.
+    pub now: Micros,
+    /// By name, with how many deliveries their recipients have in all.
+    pub workers: Vec<(Working, u64)>,
+    /// How many recipients wait for a worker.
+    pub parked: u64,
+}
+
+/// What is known of a recipient.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What is known.
+    pub explained: Explained,
+    /// The delivery that is handed out, or would be next.
+    pub head: Option<DeliveryId>,
+}
+
+/// A stream or a claim of a worker is open.
+#[derive(Debug)]
+pub(crate) struct Present {
+    app: App,
+    name: (SpaceId, QueueId),
+    worker: WorkerId,
+    incarnation: u64,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut table = self.app.staffs.table.lock();
+        let heard = table.get_mut(&self.name).and_then(|workers| workers.get_mut(&self.worker));
+        if let Some(heard) = heard.filter(|heard| heard.incarnation == self.incarnation) {
+            (heard.open, heard.at) = (heard.open.saturating_sub(1), Instant::now());
+        }
+    }
+}
+
+/// A worker must register again.
+pub(super) fn gone(worker: &WorkerId) -> Problem {
+    let what = format!(
+        "The worker {worker} is not registered, or another has registered under its name since. Register again: PUT workers/{worker}."
+    );
+    Problem::new(Code::WorkerGone, what).in_field("worker")
+}
+
+impl App {
+    async fn sticky_queue(&self, caller: &Caller, queue: &str, scope: Scope) -> Result<Arc<Queue>, Problem> {
+        caller.need(scope)?;
+        let queue = self.queue_of(caller, queue).await?;
+        if queue.mode == Mode::Sticky {
+            return Ok(queue);
+        }
+        let shared = format!("The queue {} is shared: any consumer has any delivery, and nobody registers.", queue.id);
+        Err(Problem::new(Code::InvalidField, shared).in_field("queue"))
+    }
+
+    /// Tells partitions of workers; what each answers.
+    async fn staff(
+        &self,
+        space: &SpaceId,
+        queue: &Queue,
+        partitions: impl IntoIterator<Item = u16>,
+        act: Act,
+        ttl: Micros,
+        members: &[Member],
+    ) -> Result<Vec<(u16, Staffed)>, Problem> {
+        let terms = self.terms(space, queue);
+        let told = partitions.into_iter().map(|partition| {
+            let place = Place { space: space.clone(), partition };
+            let staff = Staff::new(place, queue.id.clone(), terms, act, ttl, failing(queue), queue.idle_after, members.to_vec());
+            async move { (partition, self.engine.run(&staff, None).await) }
+        });
+        let mut answers = Vec::new();
+        for (partition, ran) in join_all(told).await {
+            let (Outcome::Done(staffed) | Outcome::Replayed(staffed)) = ran?.outcome else { continue };
+            self.watches.set_clock(staffed.now, self.now());
+            self.learn(space, queue, partition, None, &staffed.woken);
+            self.metrics.moved(queue.id.as_str(), u64::from(staffed.moved));
+            answers.push((partition, staffed));
+        }
+        Ok(answers)
+    }
+
+    fn home_of(&self, space: &SpaceId, queue: &Queue) -> u16 {
+        self.engine.partitions().place(space, &format!("queue {}", queue.id)).partition
+    }
+
+    /// A worker registers: it is the first heartbeat, and the end of whoever had this name.
+    pub async fn register(&self, caller: &Caller, queue: &str, worker: &str, weight: Option<u64>) -> Result<Registered, Problem> {
+        let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
+        let worker = WorkerId::new(worker)?;
+        let weight = u8::try_from(weight.unwrap_or(1)).ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+        let weight = weight.ok_or_else(|| Invalid::new("weight", format!("must be between 1 and {WEIGHT_MAX}")))?;
+        let (space, act, ttl) = (&caller.space, Act::Join { weight }, queue.worker_ttl);
+        let home = self.home_of(space, &queue);
+        let begun = Instant::now();
+        let mut member = Member { worker: worker.clone(), incarnation: 0, age: Micros::ZERO };
+        let first = self.staff(space, &queue, [home], act, ttl, std::slice::from_ref(&member)).await?;
+        let answer = first.first().map(|(_, staffed)| (staffed.members.first().copied().unwrap_or_default(), staffed.now));
+        let ((standing, incarnation), now) = answer.unwrap_or_default();
+        if standing == Standing::Full {
+            return Err(Problem::new(Code::TooManyWorkers, format!("The queue {} has as many workers as it can have.", queue.id)));
+        }
+        member.incarnation = incarnation;
+        let others: Vec<u16> = self.partitions_of(space, &queue).filter(|partition| *partition != home).collect();
+        let told = self.staff(space, &queue, others, act, ttl, std::slice::from_ref(&member)).await?;
+        let heard = Heard { incarnation, at: begun, told: begun, open: 0, standing: Standing::Live };
+        self.staffs.table.lock().entry((space.clone(), queue.id.clone())).or_default().insert(worker.clone(), heard);
+        self.watches.of_worker(space, &queue.id, worker.as_str()).forget();
+        self.watches.saw_number(space, &queue.id, incarnation);
+        if first.iter().chain(&told).any(|(_, staffed)| staffed.more) {
+            let (app, space, queue) = (self.clone(), space.clone(), Arc::clone(&queue));
+            tokio::spawn(async move { app.tend(&space, &queue).await });
+        }
+        Ok(Registered { worker, incarnation, standing: Standing::Live, until: now.plus(ttl), ttl })
+    }
+
+    /// A worker lives.
+    pub async fn heartbeat(&self, caller: &Caller, queue: &str, worker: &str, incarnation: u64) -> Result<Registered, Problem> {
+        let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
+        let worker = WorkerId::new(worker)?;
+        let name = (caller.space.clone(), queue.id.clone());
+        let known = {
+            let mut table = self.staffs.table.lock();
+            let heard = table.get_mut(&name).and_then(|workers| workers.get_mut(&worker));
+            heard.filter(|heard| heard.incarnation == incarnation).map(|heard| {
+                heard.at = Instant::now();
+                heard.clone()
+            })
+        };
+        let (standing, until) = match known {
+            Some(heard) => (heard.standing, self.watches.store_time(self.now()).plus(queue.worker_ttl)),
+            // Of another server, until now.
+            None => self.tell(&caller.space, &queue, &worker, incarnation, Act::Renew, queue.worker_ttl).await?,
+        };
+        if standing == Standing::Gone {
+            return Err(gone(&worker));
+        }
+        Ok(Registered { worker, incarnation, standing, until, ttl: queue.worker_ttl })
+    }
+
+    /// Tells all partitions of one worker at once; how it stands.
+    async fn tell(
+        &self,
+        space: &SpaceId,
+        queue: &Queue,
+        worker: &WorkerId,
+        incarnation: u64,
+        act: Act,
+        ttl: Micros,
+    ) -> Result<(Standing, Micros), Problem> {
+        let member = Member { worker: worker.clone(), incarnation, age: Micros::ZERO };
+        let told = self.staff(space, queue, self.partitions_of(space, queue), act, ttl, &[member]).await?;
+        let standings = told.iter().filter_map(|(_, staffed)| staffed.members.first()).map(|(standing, _)| *standing);
+        let standing = standings.reduce(worse).unwrap_or_default();
+        let now = told.iter().map(|(_, staffed)| staffed.now).max().unwrap_or_default();
+        if act == Act::Renew && standing != Standing::Gone {
+            let moment = Instant::now();
+            let heard = Heard { incarnation, at: moment, told: moment, open: 0, standing };
+            self.staffs.table.lock().entry((space.clone(), queue.id.clone())).or_default().insert(worker.clone(), heard);
+        }
+        if told.iter().any(|(_, staffed)| staffed.more) {
+            self.tend(space, queue).await;
+        }
+        Ok((standing, now.plus(ttl)))
+    }
+
+    /// A worker takes on nobody new, and hands over whom it has as soon as it holds nothing of theirs.
+    pub async fn drain(&self, caller: &Caller, queue: &str, worker: &str, incarnation: Option<u64>) -> Result<Registered, Problem> {
+        let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
+        let worker = WorkerId::new(worker)?;
+        let asked = incarnation.unwrap_or(0);
+        let (standing, until) = self.tell(&caller.space, &queue, &worker, asked, Act::Drain, queue.worker_ttl).await?;
+        if standing == Standing::Gone {
+            return Err(gone(&worker));
+        }
+        let name = (caller.space.clone(), queue.id.clone());
+        let mut table = self.staffs.table.lock();
+        let heard = table.get_mut(&name).and_then(|workers| workers.get_mut(&worker));
+        let incarnation = heard.map_or(asked, |heard| {
+            heard.standing = Standing::Draining;
+            heard.incarnation
+        });
+        Ok(Registered { worker, incarnation, standing, until, ttl: queue.worker_ttl })
+    }
+
+    /// A worker is gone.
+    pub async fn leave(&self, caller: &Caller, queue: &str, worker: &str, incarnation: Option<u64>) -> Result<(), Problem> {
+        let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
+        let worker = WorkerId::new(worker)?;
+        let member = Member { worker: worker.clone(), incarnation: incarnation.unwrap_or(0), age: Micros::ZERO };
+        let partitions = self.partitions_of(&caller.space, &queue);
+        let told = self.staff(&caller.space, &queue, partitions, Act::Leave, queue.worker_ttl, &[member]).await?;
+        // Zero: there was nobody of this name and incarnation.
+        let was_there = told.iter().filter_map(|(_, staffed)| staffed.members.first()).any(|(_, incarnation)| *incarnation > 0);
+        if !was_there {
+            return Err(gone(&worker));
+        }
+        if let Some(workers) = self.staffs.table.lock().get_mut(&(caller.space.clone(), queue.id.clone())) {
+            workers.remove(&worker);
+        }
+        self.watches.forget_worker(&caller.space, &queue.id, worker.as_str());
+        self.tend(&caller.space, &queue).await;
+        Ok(())
+    }
+
+    /// Moves all that is to be moved, in steps.
+    pub(crate) async fn tend(&self, space: &SpaceId, queue: &Queue) {
+        let mut partitions: Vec<u16> = self.partitions_of(space, queue).collect();
+        for _ in 0..STEPS_MAX {
+            let Ok(tended) = self.staff(space, queue, partitions, Act::Renew, queue.worker_ttl, &[]).await else { return };
+            partitions = tended.into_iter().filter(|(_, staffed)| staffed.more).map(|(partition, _)| partition).collect();
+            if partitions.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Looks at where all workers are known: the time of the store, when a worker's lease ends next, and whether there is something to do.
+    pub(crate) async fn look_at_staff(&self, space: &SpaceId, queue: &Queue) -> Result<(Micros, Option<Micros>, bool), Problem> {
+        let home = self.home_of(space, queue);
+        let looked = self.staff(space, queue, [home], Act::Renew, queue.worker_ttl, &[]).await?;
+        let (_, staffed) = looked.into_iter().next().ok_or_else(|| Problem::new(Code::Internal, "No partition answered."))?;
+        Ok((staffed.now, staffed.next_end, staffed.more || staffed.moved > 0))
+    }
+
+    /// Somebody who is registered has a stream or a claim open.
+    pub(crate) fn present(&self, space: &SpaceId, queue: &QueueId, worker: &WorkerId, incarnation: u64) -> Present {
+        let name = (space.clone(), queue.clone());
+        let moment = Instant::now();
+        let mut table = self.staffs.table.lock();
+        let workers = table.entry(name.clone()).or_default();
+        let heard = workers.entry(worker.clone()).or_insert_with(|| new_heard(incarnation, moment));
+        if incarnation > heard.incarnation {
+            *heard = new_heard(incarnation, moment);
+        }
+        if incarnation == heard.incarnation {
+            (heard.open, heard.at) = (heard.open + 1, moment);
+        }
+        Present { app: self.clone(), name, worker: worker.clone(), incarnation }
+    }
+
+    /// A worker's stream was closed. Unless it is heard of soon, it is gone.
+    pub(crate) async fn closed(&self, space: &SpaceId, queue: &Queue, worker: &WorkerId, incarnation: u64) {
+        let is_open = |heard: &Heard| heard.incarnation != incarnation || heard.open > 0;
+        let name = (space.clone(), queue.id.clone());
+        if self.staffs.table.lock().get(&name).and_then(|workers| workers.get(worker)).is_some_and(is_open) {
+            return;
+        }
+        let grace = Micros::from_duration(GRACE).unwrap_or_default();
+        let moment = Instant::now();
+        let member = Member { worker: worker.clone(), incarnation, age: Micros::ZERO };
+        let told = self.staff(space, queue, self.partitions_of(space, queue), Act::Close, grace, &[member]).await;
+        if told.is_err() {
+            // Its lease ends by itself.
+            return;
+        }
+        if let Some(heard) = self.staffs.table.lock().get_mut(&name).and_then(|workers| workers.get_mut(worker)) {
+            heard.told = heard.told.max(moment);
+        }
+        tokio::time::sleep(GRACE + Duration::from_millis(20)).await;
+        self.tend(space, queue).await;
+    }
+
+    /// Tells the store who was heard of since it was last told.
+    pub(crate) async fn renew_staff(&self, space: &SpaceId, queue: &Queue) {
+        let name = (space.clone(), queue.id.clone());
+        let moment = Instant::now();
+        let forgotten = queue.worker_ttl.to_duration() * 2;
+        let members: Vec<Member> = {
+            let mut table = self.staffs.table.lock();
+            let Some(workers) = table.get_mut(&name) else { return };
+            workers.retain(|_, heard| heard.open > 0 || heard.at.elapsed() < forgotten);
+            let mut members = Vec::new();
+            for (worker, heard) in workers.iter_mut().filter(|(_, heard)| heard.standing != Standing::Gone) {
+                if heard.open > 0 {
+                    heard.at = moment;
+                }
+                if heard.at > heard.told {
+                    let age = Micros::from_duration(moment.duration_since(heard.at)).unwrap_or_default();
+                    members.push(Member { worker: worker.clone(), incarnation: heard.incarnation, age });
+                }
+            }
+            members
+        };
+        let mut standings: HashMap<WorkerId, (u64, Standing)> = HashMap::new();
+        for some in members.chunks(MEMBERS_MAX) {
+            let told = self.staff(space, queue, self.partitions_of(space, queue), Act::Renew, queue.worker_ttl, some).await;
+            // Told again when the store is back.
+            let Ok(told) = told else { return };
+            for (_, staffed) in told {
+                for (member, (standing, _)) in some.iter().zip(&staffed.members) {
+                    let known = standings.entry(member.worker.clone()).or_insert((member.incarnation, *standing));
+                    known.1 = worse(known.1, *standing);
+                }
+            }
+        }
+        let mut table = self.staffs.table.lock();
+        let Some(workers) = table.get_mut(&name) else { return };
+        for (worker, (incarnation, standing)) in standings {
+            if let Some(heard) = workers.get_mut(&worker).filter(|heard| heard.incarnation == incarnation) {
+                (heard.standing, heard.told) = (standing, heard.told.max(moment));
+            }
+        }
+    }
+
+    /// Who works on a queue, and how much each has.
+    pub async fn workers(&self, caller: &Caller, queue: &str) -> Result<WorkersAnswer, Problem> {
+        let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
+        let rolls = self.partitions_of(&caller.space, &queue).map(|partition| {
+            let roll = Roll::new(Place { space: caller.space.clone(), partition }, queue.id.clone());
+            self.rolled(roll)
+        });
+        let mut answer = WorkersAnswer::default();
+        let mut all: BTreeMap<Box<str>, (Working, u64)> = BTreeMap::new();
+        for rolled in join_all(rolls).await {
+            let (now, parked, workers) = rolled?;
+            (answer.now, answer.parked) = (answer.now.max(now), answer.parked + parked);
+            for (working, pending) in workers {
+                let Some((sum, sum_pending)) = all.get_mut(&working.worker) else {
+                    all.insert(working.worker.clone(), (working, pending));
+                    continue;
+                };
+                *sum_pending += pending;
+                let (waiting, in_flight) = (sum.waiting + working.waiting, sum.in_flight + working.in_flight);
+                // The one that knows of the latest life knows best.
+                if (working.incarnation, working.until) > (sum.incarnation, sum.until) {
+                    *sum = working;
+                }
+                (sum.waiting, sum.in_flight) = (waiting, in_flight);
+            }
+        }
+        answer.workers = all.into_values().collect();
+        Ok(answer)
+    }
+
+    /// The workers of one partition, with the number of deliveries of each.
+    async fn rolled(&self, roll: Roll) -> Result<(Micros, u64, Vec<(Working, u64)>), Problem> {
+        let (Outcome::Done(rolled) | Outcome::Replayed(rolled)) = self.engine.run(&roll, None).await?.outcome else {
+            return Err(conflict());
+        };
+        let mut workers = Vec::with_capacity(rolled.workers.len());
+        for working in rolled.workers {
+            let recipients = working.waiting + working.in_flight;
+            let mut pending = recipients;
+            if rolled.behind > 0
+                && let Ok(name) = WorkerId::new(&working.worker)
+            {
+                for counted in (0..u32::try_from(recipients).unwrap_or(u32::MAX)).step_by(COUNTED_MAX) {
+                    let ran = self.engine.run(&roll.clone().behind(Some(&name), counted), None).await?;
+                    if let Outcome::Done(more) | Outcome::Replayed(more) = ran.outcome {
+                        pending += more.behind;
+                    }
+                }
+            }
+            workers.push((working, pending));
+        }
+        Ok((rolled.now, rolled.parked, workers))
+    }
+
+    /// What is known of a recipient: who has it, since when and why, and what it waits for.
+    pub async fn explain_recipient(&self, caller: &Caller, queue: &str, to: &str) -> Result<Explanation, Problem> {
+        caller.need(Scope::QueuesClaim)?;
+        let queue = self.queue_of(caller, queue).await?;
+        self.look_at(caller, &queue, to, None, None).await
+    }
+
+    /// A recipient is to have this worker while it lives; or any.
+    pub async fn pin(
+        &self,
+        caller: &Caller,
+        queue: &str,
+        to: &str,
+        worker: Option<&str>,
+        once: Option<&Once>,
+    ) -> Result<Explanation, Problem> {
+        let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
+        let worker = worker.map(WorkerId::new).transpose()?;
+        self.look_at(caller, &queue, to, Some(worker), once).await
+    }
+
+    async fn look_at(
+        &self,
+        caller: &Caller,
+        queue: &Queue,
+        to: &str,
+        pin: Option<Option<WorkerId>>,
+        once: Option<&Once>,
+    ) -> Result<Explanation, Problem> {
+        let to = Recipient::new(to)?;
+        let place = self.place_of(&caller.space, queue, to.as_str());
+        let partition = place.partition;
+        let mut look = Look::new(place, queue.id.clone(), self.terms(&caller.space, queue), to);
+        if let Some(pin) = pin {
+            look = look.pin(pin);
+        }
+        let explained = match self.engine.run(&look, once).await?.outcome {
+            Outcome::Done(explained) | Outcome::Replayed(explained) => explained,
+            Outcome::Conflict => return Err(conflict()),
+        };
+        self.learn(&caller.space, queue, partition, None, &explained.woken);
+        let head = explained.head.map(|head| DeliveryId { partition, number: head.number });
+        Ok(Explanation { explained, head })
+    }
+}
+
+fn new_heard(incarnation: u64, moment: Instant) -> Heard {
+    // Long ago, so that the store is told soon.
+    let told = moment.checked_sub(Duration::from_secs(3_600)).unwrap_or(moment);
+    Heard { incarnation, at: moment, told, open: 0, standing: Standing::Live }
+}
+
+/// Of what two partitions say of a worker, what counts.
+fn worse(one: Standing, other: Standing) -> Standing {
+    let rank = |standing: Standing| match standing {
+        Standing::Gone => 0,
+        Standing::Full => 1,
+        Standing::Draining => 2,
+        Standing::Live => 3,
+    };
+    if rank(one) <= rank(other) { one } else { other }
+}
