@@ -28,7 +28,7 @@ pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Sai
 use limit::{Local, Refusals, Top};
 pub(crate) use queue::WAIT_MAX;
 use queue::Watches;
-pub use queue::{Bulk, ClaimAsk, ListAsk, Listing, PushAnswer, SettleAsk, StreamAsk, Taken};
+pub use queue::{Bulk, ClaimAsk, ListAsk, Listing, PushAnswer, RelayAnswer, SettleAsk, StreamAsk, Taken};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use rules::RuleDraft;
 
