@@ -237,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn depth_costs_no_stack() {
+        let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+        for (text, part) in [
+            (format!("{{\"x\":{deep}}}"), "protected"),
+            (format!("{{\"protected\":{deep}}}"), "protected"),
+            (format!("{{\"recipients\":{deep}}}"), "recipients[0]"),
+            (format!("{{\"header\":{{\"kid\":{deep}}}}}"), "header.kid"),
+        ] {
+            assert_eq!(candidates(&text).unwrap_err().field.as_deref(), Some(part));
+        }
+    }
+
+    #[test]
     fn the_largest_header_is_read() {
         let header = format!("{{\"recipients\":[{}]}}", kid(VERKEY));
         for (length, is_read) in [(PROTECTED_MAX, true), (PROTECTED_MAX + 1, false)] {
