@@ -13,6 +13,7 @@ mod keys;
 mod load;
 mod named;
 mod receiver;
+mod relay;
 mod schedules;
 mod servers;
 mod stream;

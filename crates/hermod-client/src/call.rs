@@ -90,6 +90,15 @@ impl Client {
         self.send_within(&call, wait).await?.json()
     }
 
+    /// Sends JSON as somebody else has written it, and reads the result.
+    pub(crate) async fn write_as_is<T: DeserializeOwned>(&self, path: &[&str], key: Option<&str>, body: Vec<u8>) -> Result<T, ClientError> {
+        let mut call = self.call(Method::POST, path)?;
+        call.body = Some(body);
+        call.headers.insert(CONTENT_TYPE, JSON);
+        self.make_repeatable(&mut call, key)?;
+        self.send(&call).await?.json()
+    }
+
     /// Sends lines, and reads as many.
     pub(crate) async fn write_lines<T: DeserializeOwned>(
         &self,

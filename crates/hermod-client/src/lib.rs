@@ -63,7 +63,7 @@ pub use page::{Page, PageRequest};
 pub use queues::{
     Backoff, Bulk, BulkChange, ClaimRequest, Claimed, Delivery, DeliveryFilter, DeliveryState, DeliveryStream, Dst, Due, EditOutcome,
     Edited, Held, HeldOutcome, IfExists, NewDelivery, OnExhausted, OnFailure, Overdue, Push, PushOutcome, Pushed, Queue, QueueDraft,
-    QueueMode, QueueOrder, QueueStats, Queues, Schedule, ScheduleDraft, Schedules, SettledDelivery, Webhook, Which,
+    QueueMode, QueueOrder, QueueStats, Queues, Relayed, Schedule, ScheduleDraft, Schedules, SettledDelivery, Webhook, Which,
 };
 pub use retry::Retry;
 pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};

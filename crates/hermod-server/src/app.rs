@@ -27,7 +27,9 @@ use crate::telemetry::Metrics;
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 pub(crate) use queue::WAIT_MAX;
-pub use queue::{Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, SettleAsk, StreamAsk, Taken, WorkersAnswer};
+pub use queue::{
+    Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, RelayAnswer, SettleAsk, StreamAsk, Taken, WorkersAnswer,
+};
 use queue::{Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use rules::RuleDraft;

@@ -84,6 +84,7 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/spaces", get(spaces::list).post(spaces::create))
         .route("/v1/queues/{queue}/deliveries", get(deliveries::list).post(deliveries::push))
         .route("/v1/queues/{queue}/deliveries/{id}", get(deliveries::read).patch(deliveries::patch).delete(deliveries::remove))
+        .route("/v1/queues/{queue}/relay", post(deliveries::relay))
         .route("/v1/queues/{queue}/claim", post(deliveries::claim))
         .route("/v1/queues/{queue}/ack", post(deliveries::ack))
         .route("/v1/queues/{queue}/nack", post(deliveries::nack))

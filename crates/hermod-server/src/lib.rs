@@ -13,6 +13,7 @@ mod keeper;
 #[cfg(feature = "client")]
 mod limiter;
 pub mod push;
+mod relay;
 mod server;
 mod telemetry;
 

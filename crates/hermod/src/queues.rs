@@ -4,6 +4,7 @@ mod args;
 mod change;
 mod look;
 mod push;
+mod relay;
 mod schedule;
 mod take;
 
@@ -51,6 +52,9 @@ pub(crate) enum Verb {
     /// Put a delivery into a queue, or one for each line of a file.
     #[command(after_help = push::HELP)]
     Push(Box<push::PushArgs>),
+    /// Put a packed DIDComm message into a queue, for the recipient it names.
+    #[command(after_help = relay::HELP)]
+    Relay(relay::RelayArgs),
     /// Take deliveries that are due.
     #[command(after_help = take::CLAIM_HELP)]
     Claim(take::ClaimArgs),
@@ -102,6 +106,7 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
         }
         Verb::Schedule(args) => schedule::run(&args.verb, &client, out).await?,
         Verb::Push(args) => return push::run(args, &client, out).await,
+        Verb::Relay(args) => relay::run(args, &client, out).await?,
         Verb::Claim(args) => return take::claim(args, &client, out).await,
         Verb::Tail(args) => return take::tail(args, &client, out).await,
         Verb::Ack(held) => return take::ack(held, &client, out).await,

@@ -94,6 +94,35 @@ async fn a_file_is_pushed_line_by_line_and_faults_have_their_numbers() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_packed_message_is_relayed_from_a_file_and_from_standard_input() -> Result<()> {
+    let shell = Shell::start()?;
+    let message = r#"{"recipients":[{"header":{"kid":"did:example:bob#key-1"},"encrypted_key":"k"}],"ciphertext":"c"}"#;
+    shell.write("message.json", message)?;
+    let said = shell.says("queues relay inbox message.json --idempotency-key once", 0)?;
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+    ensure!(lines[0] == ["ID", "TO"] && lines[1][0].starts_with("dl_") && lines[1][1] == "did:example:bob", "{said}");
+    let again = shell.json("queues relay inbox message.json --idempotency-key once", 0)?;
+    assert_eq!((&again["id"], &again["to"], &again["outcome"]), (&json!(lines[1][0]), &json!("did:example:bob"), &json!("added")));
+    let mut command = Command::new(hermod_binary()?);
+    command.args(["queues", "relay", "inbox", "-"]).env("HERMOD_SERVER", shell.hermod.url()?).current_dir(shell.folder.path());
+    let done = command.stdin(std::fs::File::open(shell.folder.path().join("message.json"))?).output()?;
+    ensure!(done.status.success() && String::from_utf8(done.stdout)?.contains("did:example:bob"), "from standard input");
+    shell.write("message.json", r#"{"protected":"e30"}"#)?;
+    let said = shell.says("queues relay inbox message.json", 2)?;
+    ensure!(said.contains("recipients"), "{said}");
+    ensure!(shell.says("queues relay inbox none.json", 2)?.contains("none.json"), "a file that is not there");
+
+    let client = hermod_client::Client::new(shell.hermod.url()?)?;
+    let relayed = client.queues().relay("inbox", message).await?;
+    assert_eq!(relayed.to, "did:example:bob");
+    let refused = client.queues().relay("inbox", "{}").await;
+    let Err(hermod_client::ClientError::Problem(problem)) = refused else { anyhow::bail!("{refused:?}") };
+    assert_eq!((problem.code.as_str(), problem.field.as_deref()), ("missing_field", Some("protected")));
+    assert_eq!(shell.json("queues stats inbox", 0)?["ready"], 3);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_put_off_is_put_off_once() -> Result<()> {
     let shell = Shell::start()?;
     let client = hermod_client::Client::new(shell.hermod.url()?)?;

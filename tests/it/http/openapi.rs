@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::{Ask, Site, rule};
 
 /// All routes there are, but for the pages for people.
-const ROUTES: [&str; 50] = [
+const ROUTES: [&str; 51] = [
     "DELETE /v1/keys/{id}",
     "DELETE /v1/queues/{queue}",
     "DELETE /v1/queues/{queue}/deliveries/{id}",
@@ -53,6 +53,7 @@ const ROUTES: [&str; 50] = [
     "POST /v1/queues/{queue}/extend",
     "POST /v1/queues/{queue}/nack",
     "POST /v1/queues/{queue}/redrive",
+    "POST /v1/queues/{queue}/relay",
     "POST /v1/queues/{queue}/shift",
     "POST /v1/rules",
     "POST /v1/spaces",

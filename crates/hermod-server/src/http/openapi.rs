@@ -40,6 +40,7 @@ use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, sp
         spaces::list,
         spaces::create,
         deliveries::push,
+        deliveries::relay,
         deliveries::list,
         deliveries::read,
         deliveries::patch,

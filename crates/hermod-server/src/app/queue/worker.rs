@@ -440,7 +440,7 @@ impl App {
         self.look_at(caller, &queue, to, Some(worker), once).await
     }
 
-    async fn look_at(
+    pub(super) async fn look_at(
         &self,
         caller: &Caller,
         queue: &Queue,

@@ -43,7 +43,7 @@ pub(crate) struct PushedDocument {
 }
 
 impl PushedDocument {
-    fn new(pushed: &PushAnswer) -> PushedDocument {
+    pub(super) fn new(pushed: &PushAnswer) -> PushedDocument {
         PushedDocument {
             id: pushed.id.to_string(),
             outcome: match pushed.stored {
