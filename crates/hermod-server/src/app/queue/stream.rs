@@ -1,7 +1,8 @@
 //! queue: deliveries as they fall due, for as long as somebody listens.
 //!
 //! Who listens holds at most as many as they have credits; their leases are renewed while the connection stands,
-//! and given back at once when it does not.
+//! and given back at once when it does not. That was an attempt, unless it is the server that ends: a restart must use
+//! up nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ impl App {
 
 /// Hands out what falls due to one who listens.
 async fn feed(app: App, space: SpaceId, queue: Arc<Queue>, ask: StreamAsk, send: mpsc::Sender<Vec<Taken>>) {
+    let _unfinished = app.unfinished();
     let holds = Arc::new(Holds::default());
     let watch = app.watches.of(&space, &queue.id);
     let lease = ask.lease.unwrap_or(queue.lease);
@@ -116,13 +118,15 @@ async fn feed(app: App, space: SpaceId, queue: Arc<Queue>, ask: StreamAsk, send:
                 watch.hold(one.id, &holds);
             }
         }
-        if send.send(taken).await.is_err() {
-            break;
+        tokio::select! {
+            sent = send.send(taken) => if sent.is_err() { break },
+            () = app.stopping() => break,
         }
     }
     let held = holds.all();
     watch.let_go(held.iter().map(|(id, _)| *id));
-    if let Err(problem) = app.settle_in(&space, &queue, SettleAsk::GiveBack, &held, None).await {
+    let ask = if app.is_stopping() { SettleAsk::Return } else { SettleAsk::GiveBack };
+    if let Err(problem) = app.settle_in(&space, &queue, ask, &held, None).await {
         tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "deliveries come back when their leases end");
     }
 }
