@@ -127,6 +127,16 @@ impl App {
         let _ended = stop.wait_for(|is_stopping| *is_stopping).await;
     }
 
+    /// Who has something to do before the store is closed keeps this until it is done.
+    pub(crate) fn unfinished(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Ends when nobody has anything left to do.
+    pub(crate) async fn finished(&self) {
+        self.stop.closed().await;
+    }
+
     /// Who presents this key. On an open server a request without one is the default space's.
     pub fn caller(&self, presented: Option<&str>) -> Result<Caller, Problem> {
         let Some(presented) = presented else {

@@ -164,6 +164,9 @@ impl Server {
         self.upkeep.abort();
         let _ended = self.accepting.await;
         let _ended = self.keeping.await;
+        if tokio::time::timeout(DRAIN_MAX, self.app.finished()).await.is_err() {
+            tracing::warn!("some deliveries could not be given back in time; they come back when their leases end");
+        }
         if let Err(fault) = self.app.engine.close().await {
             tracing::error!(error = %fault, "the store could not be closed cleanly");
         }

@@ -1,7 +1,8 @@
 //! queue: deliveries as they fall due, for as long as somebody listens.
 //!
 //! Who listens holds at most as many as they have credits; their leases are renewed while the connection stands,
-//! and given back at once when it does not.
+//! and given back at once when it does not. That was an attempt, unless it is the server that ends: a restart must use
+//! up nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -103,6 +104,7 @@ async fn feed(
     send: mpsc::Sender<Vec<Taken>>,
 ) {
     let present = worker.as_ref().map(|(worker, incarnation)| app.present(&space, &queue.id, worker, *incarnation));
+    let unfinished = app.unfinished();
     let holds = Arc::new(Holds::default());
     let watch = app.watches.of(&space, &queue.id);
     let lease = ask.lease.unwrap_or(queue.lease);
@@ -145,16 +147,18 @@ async fn feed(
                 watch.hold(one.id, &holds);
             }
         }
-        if send.send(taken).await.is_err() {
-            break;
+        tokio::select! {
+            sent = send.send(taken) => if sent.is_err() { break },
+            () = app.stopping() => break,
         }
     }
     let held = holds.all();
     watch.let_go(held.iter().map(|(id, _)| *id));
-    if let Err(problem) = app.settle_in(&space, &queue, SettleAsk::GiveBack, &held, None).await {
+    let ask = if app.is_stopping() { SettleAsk::Return } else { SettleAsk::GiveBack };
+    if let Err(problem) = app.settle_in(&space, &queue, ask, &held, None).await {
         tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "deliveries come back when their leases end");
     }
-    drop(present);
+    drop((present, unfinished));
     if let Some((worker, incarnation)) = worker.filter(|_| !app.is_stopping()) {
         app.closed(&space, &queue, &worker, incarnation).await;
     }

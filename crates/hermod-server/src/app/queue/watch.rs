@@ -117,30 +117,30 @@ impl Watched {
 }
 
 /// What is known of one partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// When something may be claimed.
-    at: When,
-    /// How often that became earlier: an answer from before does not count.
+    /// When something may be claimed; none if nothing is there.
+    at: Option<Micros>,
+    /// Whether somebody has looked: otherwise something may be there that is earlier.
+    is_whole: bool,
+    version: Version,
+}
+
+/// What was known when a question was asked: an answer from before the latest news does not outdo them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Version {
     learned: u64,
+    forgotten: u64,
 }
 
-/// When something may be claimed in a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    /// Nobody has looked.
-    Unknown,
-    /// Nothing is there.
-    Never,
-    At(Micros),
-}
-
-impl When {
-    fn time(self) -> Option<Micros> {
-        match self {
-            When::At(time) => Some(time),
-            When::Unknown | When::Never => None,
+impl Known {
+    /// Something may be claimed at this time; whether that is earlier than all that was known.
+    fn hear(&mut self, at: Micros) -> bool {
+        let is_earlier = self.at.is_none_or(|known| at < known);
+        if is_earlier {
+            self.at = Some(at);
         }
+        is_earlier
     }
 }
 
@@ -174,9 +174,8 @@ pub(super) struct Waiting {
 
 impl Watch {
     fn new(partitions: u16) -> Watch {
-        let unknown = Known { at: When::Unknown, learned: 0 };
         Watch {
-            known: Mutex::new(vec![unknown; usize::from(partitions)]),
+            known: Mutex::new(vec![Known::default(); usize::from(partitions)]),
             earlier: Notify::new(),
             highest: AtomicU64::new(0),
             turns: Semaphore::new(LOOKING_MAX),
@@ -223,20 +222,18 @@ impl Watch {
         let Some(at) = at else { return };
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(usize::from(partition)) else { return };
-        // What nobody has looked at is looked at first, whatever is known to come.
-        if known.at == When::Unknown || known.at.time().is_some_and(|known| known <= at) {
-            known.learned += 1;
-            return;
+        known.version.learned += 1;
+        if known.hear(at) {
+            drop(all);
+            self.earlier.notify_waiters();
         }
-        *known = Known { at: When::At(at), learned: known.learned + 1 };
-        drop(all);
-        self.earlier.notify_waiters();
     }
 
     /// Signals may have been lost: nothing is known any more.
     pub(super) fn forget(&self) {
         for known in self.known.lock().iter_mut() {
-            *known = Known { at: When::Unknown, learned: known.learned + 1 };
+            let version = Version { forgotten: known.version.forgotten + 1, ..known.version };
+            *known = Known { version, ..Known::default() };
         }
         self.earlier.notify_waiters();
     }
@@ -256,33 +253,40 @@ impl Watch {
         *self.healed.lock() + every
     }
 
-    /// How often the time of a partition became earlier, to be given to [`Watch::saw`].
-    pub(super) fn learned(&self, partition: u16) -> u64 {
-        self.known.lock().get(usize::from(partition)).map_or(0, |known| known.learned)
+    /// What is known of a partition before it is asked, to be given to [`Watch::saw`].
+    pub(super) fn learned(&self, partition: u16) -> Version {
+        self.known.lock().get(usize::from(partition)).map_or(Version::default(), |known| known.version)
     }
 
-    /// An answer says when something may be claimed in this partition. What was learned while it was on its way counts more.
-    pub(super) fn saw(&self, partition: u16, learned: u64, at: Option<Micros>) {
+    /// An answer says when something may be claimed in this partition. What was learned while it was on its way counts
+    /// beside it, whichever is earlier: it costs a look that finds nothing, and no delivery waits.
+    pub(super) fn saw(&self, partition: u16, asked: Version, at: Option<Micros>) {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(usize::from(partition)) else { return };
-        if known.learned == learned {
-            known.at = at.map_or(When::Never, When::At);
+        let was_whole = known.is_whole;
+        known.is_whole |= known.version.forgotten == asked.forgotten;
+        if known.version == asked {
+            known.at = at;
             return;
         }
-        drop(all);
-        self.learn(partition, at);
+        let is_earlier = at.is_some_and(|at| known.hear(at));
+        if is_earlier && was_whole {
+            known.version.learned += 1;
+            drop(all);
+            self.earlier.notify_waiters();
+        }
     }
 
     /// The partitions at which nobody has looked.
     pub(super) fn unknown(&self) -> Vec<u16> {
         let all = self.known.lock();
-        (0..).zip(all.iter()).filter(|(_, known)| known.at == When::Unknown).map(|(partition, _)| partition).collect()
+        (0..).zip(all.iter()).filter(|(_, known)| !known.is_whole).map(|(partition, _)| partition).collect()
     }
 
     /// The partitions in which something may be claimed now, the earliest first.
     pub(super) fn due(&self, now: Micros) -> Vec<(Micros, u16)> {
         let all = self.known.lock();
-        let due = (0..).zip(all.iter()).filter_map(|(partition, known)| known.at.time().filter(|at| *at <= now).map(|at| (at, partition)));
+        let due = (0..).zip(all.iter()).filter_map(|(partition, known)| known.at.filter(|at| *at <= now).map(|at| (at, partition)));
         let mut due: Vec<(Micros, u16)> = due.collect();
         due.sort_unstable();
         due
@@ -290,7 +294,7 @@ impl Watch {
 
     /// When something may be claimed next.
     pub(super) fn next(&self) -> Option<Micros> {
-        self.known.lock().iter().filter_map(|known| known.at.time()).min()
+        self.known.lock().iter().filter_map(|known| known.at).min()
     }
 
     /// Ends when a time becomes earlier. Make it before looking, so that nothing is missed in between.
@@ -301,6 +305,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     fn us(n: u64) -> Micros {
@@ -323,6 +329,31 @@ mod tests {
         assert_eq!(watch.next(), Some(us(7)), "later news do not put it off");
         watch.forget();
         assert_eq!((watch.next(), watch.unknown().len()), (None, 2));
+    }
+
+    #[tokio::test]
+    async fn what_is_pushed_while_nobody_has_looked_yet_wakes_who_waits() {
+        let watch = Watch::new(1);
+        let (earlier, before) = (watch.earlier(), watch.learned(0));
+        watch.learn(0, Some(us(7)));
+        assert!(earlier.now_or_never().is_some(), "who waits is told");
+        // The first look found nothing, as it was before the push: it counts, and so does the push.
+        watch.saw(0, before, None);
+        assert_eq!((watch.next(), watch.unknown()), (Some(us(7)), vec![]));
+        // What lay there all the time is earlier.
+        let before = watch.learned(0);
+        watch.learn(0, Some(us(9)));
+        watch.saw(0, before, Some(us(3)));
+        assert_eq!(watch.due(us(3)), [(us(3), 0)]);
+    }
+
+    #[test]
+    fn an_answer_from_before_all_was_forgotten_is_not_the_whole() {
+        let watch = Watch::new(1);
+        let before = watch.learned(0);
+        watch.forget();
+        watch.saw(0, before, Some(us(9)));
+        assert_eq!((watch.next(), watch.unknown()), (Some(us(9)), vec![0]));
     }
 
     #[test]
