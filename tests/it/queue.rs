@@ -16,6 +16,7 @@ mod receiver;
 mod relay;
 mod schedules;
 mod servers;
+mod sticky;
 mod stream;
 mod webhook;
 

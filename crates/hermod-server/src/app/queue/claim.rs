@@ -105,6 +105,9 @@ impl App {
             None => Arc::clone(&all),
         };
         let _waiting = Waits::new(self, space, queue, &all);
+        if let Some((worker, incarnation)) = &ask.worker {
+            self.hear(space, queue, worker, *incarnation).await?;
+        }
         let _present = ask.worker.as_ref().map(|(worker, incarnation)| self.present(space, &queue.id, worker, *incarnation));
         self.heal(&watch);
         if ask.wait.is_zero() {

@@ -82,7 +82,10 @@ impl App {
         check_worker(&queue, ask.worker.is_some())?;
         let worker = match ask.worker.clone() {
             None => None,
-            Some((worker, Some(incarnation))) => Some((worker, incarnation)),
+            Some((worker, Some(incarnation))) => {
+                self.hear(&caller.space, &queue, &worker, incarnation).await?;
+                Some((worker, incarnation))
+            }
             Some((worker, None)) => {
                 let registered = self.register(caller, queue.id.as_str(), worker.as_str(), None).await?;
                 Some((worker, registered.incarnation))

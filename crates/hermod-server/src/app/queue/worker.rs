@@ -180,24 +180,35 @@ impl App {
     pub async fn heartbeat(&self, caller: &Caller, queue: &str, worker: &str, incarnation: u64) -> Result<Registered, Problem> {
         let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
         let worker = WorkerId::new(worker)?;
-        let name = (caller.space.clone(), queue.id.clone());
+        let (standing, until) = self.hear(&caller.space, &queue, &worker, incarnation).await?;
+        Ok(Registered { worker, incarnation, standing, until, ttl: queue.worker_ttl })
+    }
+
+    /// A worker is heard of: how it stands, and until when; a problem if it must register again.
+    pub(super) async fn hear(
+        &self,
+        space: &SpaceId,
+        queue: &Queue,
+        worker: &WorkerId,
+        incarnation: u64,
+    ) -> Result<(Standing, Micros), Problem> {
         let known = {
             let mut table = self.staffs.table.lock();
-            let heard = table.get_mut(&name).and_then(|workers| workers.get_mut(&worker));
-            heard.filter(|heard| heard.incarnation == incarnation).map(|heard| {
+            let heard = table.get_mut(&(space.clone(), queue.id.clone())).and_then(|workers| workers.get_mut(worker));
+            heard.filter(|heard| heard.incarnation >= incarnation).map(|heard| {
+                if heard.incarnation > incarnation {
+                    return Standing::Gone;
+                }
                 heard.at = Instant::now();
-                heard.clone()
+                heard.standing
             })
         };
         let (standing, until) = match known {
-            Some(heard) => (heard.standing, self.watches.store_time(self.now()).plus(queue.worker_ttl)),
+            Some(standing) => (standing, self.watches.store_time(self.now()).plus(queue.worker_ttl)),
             // Of another server, until now.
-            None => self.tell(&caller.space, &queue, &worker, incarnation, Act::Renew, queue.worker_ttl).await?,
+            None => self.tell(space, queue, worker, incarnation, Act::Renew, queue.worker_ttl).await?,
         };
-        if standing == Standing::Gone {
-            return Err(gone(&worker));
-        }
-        Ok(Registered { worker, incarnation, standing, until, ttl: queue.worker_ttl })
+        if standing == Standing::Gone { Err(gone(worker)) } else { Ok((standing, until)) }
     }
 
     /// Tells all partitions of one worker at once; how it stands.
@@ -285,19 +296,15 @@ impl App {
         Ok((staffed.now, staffed.next_end, staffed.more || staffed.moved > 0))
     }
 
-    /// Somebody who is registered has a stream or a claim open.
+    /// Somebody who was heard of has a stream or a claim open.
     pub(crate) fn present(&self, space: &SpaceId, queue: &QueueId, worker: &WorkerId, incarnation: u64) -> Present {
         let name = (space.clone(), queue.clone());
-        let moment = Instant::now();
         let mut table = self.staffs.table.lock();
-        let workers = table.entry(name.clone()).or_default();
-        let heard = workers.entry(worker.clone()).or_insert_with(|| new_heard(incarnation, moment));
-        if incarnation > heard.incarnation {
-            *heard = new_heard(incarnation, moment);
+        let heard = table.get_mut(&name).and_then(|workers| workers.get_mut(worker));
+        if let Some(heard) = heard.filter(|heard| heard.incarnation == incarnation) {
+            (heard.open, heard.at) = (heard.open + 1, Instant::now());
         }
-        if incarnation == heard.incarnation {
-            (heard.open, heard.at) = (heard.open + 1, moment);
-        }
+        drop(table);
         Present { app: self.clone(), name, worker: worker.clone(), incarnation }
     }
 
@@ -463,12 +470,6 @@ impl App {
         let head = explained.head.map(|head| DeliveryId { partition, number: head.number });
         Ok(Explanation { explained, head })
     }
-}
-
-fn new_heard(incarnation: u64, moment: Instant) -> Heard {
-    // Long ago, so that the store is told soon.
-    let told = moment.checked_sub(Duration::from_secs(3_600)).unwrap_or(moment);
-    Heard { incarnation, at: moment, told, open: 0, standing: Standing::Live }
 }
 
 /// Of what two partitions say of a worker, what counts.
