@@ -67,6 +67,8 @@ codes! {
     LastKey = "last_key", 409, false, "The last key of its kind cannot be deleted";
     /// A subject has as many open reservations as it can have.
     TooManyReservations = "too_many_reservations", 409, false, "The subject has too many open reservations";
+    /// Its deliveries would be lost, or not be found.
+    QueueNotEmpty = "queue_not_empty", 409, false, "The queue holds deliveries";
     /// More bytes than are accepted.
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
     /// More rules apply to one call than can be tested in one step.
