@@ -8,6 +8,7 @@ mod burst;
 mod crash;
 mod differential;
 mod failover;
+mod holding;
 mod input;
 mod keys;
 mod load;

@@ -130,7 +130,15 @@ impl Client {
 
     /// Removes something.
     pub(crate) async fn remove(&self, path: &[&str], key: Option<&str>) -> Result<(), ClientError> {
+        self.remove_by(path, &[], key).await
+    }
+
+    /// The same, with a query.
+    pub(crate) async fn remove_by(&self, path: &[&str], query: &[(&str, &str)], key: Option<&str>) -> Result<(), ClientError> {
         let mut call = self.call(Method::DELETE, path)?;
+        if !query.is_empty() {
+            call.url.query_pairs_mut().extend_pairs(query);
+        }
         self.make_repeatable(&mut call, key)?;
         self.send(&call).await.map(drop)
     }

@@ -90,9 +90,14 @@ impl<'a> Queues<'a> {
         self.client.write(Method::PUT, &["v1", "queues", queue], self.key.as_deref(), draft).await
     }
 
-    /// Removes a queue and its schedules.
+    /// Removes a queue and its schedules. One that holds deliveries is not removed.
     pub async fn delete(&self, queue: &str) -> Result<(), ClientError> {
         self.client.remove(&["v1", "queues", queue], self.key.as_deref()).await
+    }
+
+    /// Cancels all deliveries of a queue, then removes it and its schedules. While somebody holds one it is not removed.
+    pub async fn purge(&self, queue: &str) -> Result<(), ClientError> {
+        self.client.remove_by(&["v1", "queues", queue], &[("purge", "true")], self.key.as_deref()).await
     }
 
     fn key(&self) -> Option<&str> {

@@ -71,6 +71,8 @@ codes! {
     WorkerGone = "worker_gone", 409, false, "The worker must register again";
     /// A queue has as many workers as it can have.
     TooManyWorkers = "too_many_workers", 409, false, "The queue has too many workers";
+    /// Its deliveries would be lost, or not be found.
+    QueueNotEmpty = "queue_not_empty", 409, false, "The queue holds deliveries";
     /// More bytes than are accepted.
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
     /// More rules apply to one call than can be tested in one step.

@@ -45,8 +45,14 @@ pub(crate) enum Verb {
         #[command(flatten)]
         target: TargetArgs,
     },
-    /// Remove a queue and its schedules.
-    Delete(TargetArgs),
+    /// Remove a queue and its schedules. One that holds deliveries stays.
+    Delete {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// Cancel its deliveries first, except for those that somebody holds.
+        #[arg(long)]
+        purge: bool,
+    },
     /// Deliveries that recur.
     Schedule(ScheduleArgs),
     /// Put a delivery into a queue, or one for each line of a file.
@@ -70,6 +76,14 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
         delay: Option<Duration>,
     },
+    /// Hold a delivery that was claimed for longer.
+    Extend {
+        #[command(flatten)]
+        held: take::HeldArgs,
+        /// For how long from now on; as long as the queue says if absent.
+        #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+        lease: Option<Duration>,
+    },
     /// Show deliveries, or one of them.
     Show(look::ShowArgs),
     /// Count deliveries, and when they fall due.
@@ -79,6 +93,13 @@ pub(crate) enum Verb {
     },
     /// Cancel deliveries that nobody holds.
     Cancel(change::CancelArgs),
+    /// Give a delivery that nobody holds another time.
+    Reschedule(change::RescheduleArgs),
+    /// Put deliveries off that wait, or bring them forward.
+    #[command(after_help = change::SHIFT_HELP)]
+    Shift(change::ShiftArgs),
+    /// Give a delivery that nobody holds another payload.
+    Rewrite(change::RewriteArgs),
     /// Show, redrive or purge deliveries that failed for good.
     #[command(after_help = change::DEAD_HELP)]
     Dead(change::DeadArgs),
@@ -100,8 +121,13 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
             let saved = target.write.on(client.queues()).put(&target.id, &queue.draft()).await?;
             out.answer(&saved, |saved| format!("{}{}", rows(std::slice::from_ref(saved)), secret(saved, queue)))?;
         }
-        Verb::Delete(TargetArgs { id, write }) => {
-            write.on(client.queues()).delete(id).await?;
+        Verb::Delete { target: TargetArgs { id, write }, purge } => {
+            let queues = write.on(client.queues());
+            if *purge {
+                queues.purge(id).await?
+            } else {
+                queues.delete(id).await?
+            };
             out.remark(&format!("Queue {id} is removed."))?;
         }
         Verb::Schedule(args) => schedule::run(&args.verb, &client, out).await?,
@@ -111,9 +137,13 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
         Verb::Tail(args) => return take::tail(args, &client, out).await,
         Verb::Ack(held) => return take::ack(held, &client, out).await,
         Verb::Nack { held, delay } => return take::nack(held, *delay, &client, out).await,
+        Verb::Extend { held, lease } => return take::extend(held, *lease, &client, out).await,
         Verb::Show(args) => look::show(args, &client, out).await?,
         Verb::Stats { queue } => look::stats(queue, &client, out).await?,
         Verb::Cancel(args) => return change::cancel(args, &client, out).await,
+        Verb::Reschedule(args) => return change::reschedule(args, &client, out).await,
+        Verb::Shift(args) => return change::shift(args, &client, out).await,
+        Verb::Rewrite(args) => return change::rewrite(args, &client, out).await,
         Verb::Dead(args) => return change::dead(args, &client, out).await,
     }
     Ok(ExitCode::SUCCESS)

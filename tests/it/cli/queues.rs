@@ -154,6 +154,43 @@ async fn what_is_put_off_is_put_off_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_is_rescheduled_rewritten_and_shifted_and_what_is_held_is_extended() -> Result<()> {
+    let shell = Shell::start()?;
+    let pushed = shell.json("queues push mail 1 --in 1h --tag a", 0)?;
+    let id = pushed["id"].as_str().context("an id")?;
+    let due = || Ok::<_, anyhow::Error>(shell.json(&format!("queues show mail {id}"), 0)?["due"].clone());
+    ensure!(shell.says(&format!("queues reschedule mail {id}"), 2)?.contains("required"), "a time is to be said");
+    let said = shell.says(&format!("queues reschedule mail {id} --at 2030-01-31T09:00:00+01:00"), 0)?;
+    ensure!(said.contains("is due at 2030-01-31T08:00:00.000Z"), "{said}");
+    ensure!(shell.says("queues shift mail 1h", 2)?.contains("required"), "which is to be said");
+    ensure!(shell.says("queues shift mail 1h --all", 0)?.starts_with("1 shifted"), "later");
+    ensure!(shell.says("queues shift mail 10m --earlier --tag a", 0)?.starts_with("1 shifted"), "earlier");
+    assert_eq!(due()?, "2030-01-31T08:50:00.000Z");
+    let between = "queues shift mail 1m --from 2030-01-31T08:00:00Z --until 2030-01-31T08:50:00Z";
+    ensure!(shell.says(between, 0)?.starts_with("0 shifted"), "the end is not among them");
+    let said = shell.says(&format!("queues rewrite mail {id} hello"), 2)?;
+    ensure!(said.contains("not JSON"), "{said}");
+    ensure!(shell.says(&format!("queues rewrite mail {id} {{\"n\":2}}"), 0)?.contains("carries something else"), "rewritten");
+
+    shell.says(&format!("queues reschedule mail {id} --in 0s"), 0)?;
+    let held = shell.json("queues claim mail --wait 5s --lease 1m", 0)?["deliveries"][0].clone();
+    assert_eq!(held["payload"], json!({"n": 2}));
+    let extended = shell.json(&format!("queues extend mail {id} {} --lease 1h", held["token"]), 0)?;
+    assert_eq!(extended["outcome"], "extended");
+    let until = extended["lease_until"].as_str().context("a time")?;
+    ensure!(until > held["lease_until"].as_str().context("a time")?, "{extended}");
+    ensure!(shell.says(&format!("queues extend mail {id} 1"), 1)?.starts_with("stale"), "another token is stale");
+    ensure!(shell.says(&format!("queues rewrite mail {id} 3"), 1)?.starts_with("leased"), "what is held stays as it is");
+
+    ensure!(shell.says("queues delete mail", 2)?.contains("queue_not_empty"), "it holds one");
+    ensure!(shell.says("queues delete mail --purge", 2)?.contains("1 leased"), "which is somebody's");
+    shell.says(&format!("queues ack mail {id} {}", held["token"]), 0)?;
+    shell.says("queues push mail 4 --in 1h", 0)?;
+    ensure!(shell.says("queues delete mail --purge", 0)?.contains("mail is removed"), "what waits goes with it");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_failed_for_good_is_listed_redriven_and_purged() -> Result<()> {
     let shell = Shell::start()?;
     shell.says("queues put mail --max-attempts 1", 0)?;

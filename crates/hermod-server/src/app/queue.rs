@@ -6,6 +6,7 @@
 mod catch_up;
 mod claim;
 mod edit;
+mod holding;
 mod list;
 mod relay;
 mod settle;

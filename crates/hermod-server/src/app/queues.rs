@@ -196,17 +196,38 @@ impl App {
     /// Adds or replaces a queue. The secret of a webhook is in the answer only if it was made up for it.
     pub async fn put_queue(&self, caller: &Caller, draft: QueueDraft, once: Option<&CatalogOnce>) -> Result<Saved<SavedQueue>, Problem> {
         caller.need(Scope::QueuesWrite)?;
-        Ok(self.catalog.put_queue(&caller.space, draft.read()?, once).await?)
+        let queue = draft.read()?;
+        if let Some(known) = self.catalog.queue(&caller.space, &queue.id) {
+            self.need_same_places(&caller.space, &known, &queue).await?;
+        }
+        Ok(self.catalog.put_queue(&caller.space, queue, once).await?)
     }
 
-    /// Deletes a queue and its schedules.
-    pub async fn delete_queue(&self, caller: &Caller, id: &str, once: Option<&CatalogOnce>) -> Result<(), Problem> {
+    /// Deletes a queue and its schedules. It must hold nothing; what nobody holds is cancelled first if it `purges`.
+    pub async fn delete_queue(&self, caller: &Caller, id: &str, purges: bool, once: Option<&CatalogOnce>) -> Result<(), Problem> {
         caller.need(Scope::QueuesWrite)?;
         let id = QueueId::new(id)?;
-        match self.catalog.delete_queue(&caller.space, &id, once).await? {
-            true => Ok(()),
-            false => Err(no_queue(&id)),
+        if purges {
+            caller.need(Scope::QueuesPush)?;
         }
+        let space = &caller.space;
+        let (known, mut runs) = (self.catalog.queue(space, &id), Vec::new());
+        if let Some(queue) = &known {
+            if purges {
+                self.purge(space, queue).await?;
+            }
+            runs = self.need_empty(space, queue).await?;
+        }
+        if !self.catalog.delete_queue(space, &id, once).await? {
+            return Err(no_queue(&id));
+        }
+        // Its schedules are gone, and so is what they made for later.
+        if let Some(queue) = &known
+            && let Err(problem) = self.cancel_in(space, queue, runs).await
+        {
+            tracing::warn!(queue = id.as_str(), code = problem.code.text(), "what schedules made for later stays in the store");
+        }
+        Ok(())
     }
 
     /// All schedules of a queue, by name.

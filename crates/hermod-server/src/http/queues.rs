@@ -10,13 +10,13 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hermod_core::queue::{Overdue, Push, Queue, Secret};
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::Shell;
 use super::page::{Page, cut};
 use super::problem::Document;
-use super::sent::{Id, Sent, answer, catalog_once};
+use super::sent::{Id, Sent, answer, bad_query, catalog_once};
 use crate::app::Caller;
 use crate::code::{Code, Problem};
 use body::QueueBody;
@@ -175,7 +175,7 @@ pub(crate) async fn read(State(shell): State<Arc<Shell>>, caller: Caller, Id(id)
     Ok(answer(StatusCode::OK, &QueueDocument::new(&queue, None)))
 }
 
-/// Adds or replaces a queue; its deliveries stay. A secret that was made up is shown in this answer only.
+/// Adds or replaces a queue; its deliveries stay, and as long as there are any, so do `mode` and `order`. A secret that was made up is shown in this answer only.
 #[utoipa::path(put, path = "/v1/queues/{queue}", tag = "queue", request_body = QueueBody,
     params(("queue" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer, without a secret.")),
@@ -191,12 +191,28 @@ pub(crate) async fn put(State(shell): State<Arc<Shell>>, caller: Caller, Id(id):
     Ok(answer(status, &QueueDocument::new(&saved.value.queue, saved.value.secret.as_ref())))
 }
 
-/// Deletes a queue and its schedules.
+/// What becomes of the deliveries of a queue that is deleted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RemoveQuery {
+    /// Whether they are cancelled first, except for those that somebody holds; if absent, a queue that has any stays.
+    purge: bool,
+}
+
+/// Deletes a queue and its schedules. A queue that holds deliveries is not deleted: `queue_not_empty` tells how many.
 #[utoipa::path(delete, path = "/v1/queues/{queue}", tag = "queue",
-    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and path replays the answer.")),
+    params(("queue" = String, Path), RemoveQuery,
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key and path replays the answer.")),
     responses((status = 204, description = "Deleted."), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn remove(State(shell): State<Arc<Shell>>, caller: Caller, Id(id): Id, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn remove(
+    State(shell): State<Arc<Shell>>,
+    caller: Caller,
+    Id(id): Id,
+    query: Result<Query<RemoveQuery>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|rejection| bad_query(&rejection, "purge", "purge, true or false"))?;
     let once = catalog_once(&caller, &headers, &format!("queues/delete/{id}"))?;
-    shell.app.delete_queue(&caller, &id, once.as_ref()).await?;
+    shell.app.delete_queue(&caller, &id, query.purge, once.as_ref()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

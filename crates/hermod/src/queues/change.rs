@@ -1,12 +1,14 @@
-//! `hermod queues cancel` and `dead`: changing what nobody holds.
+//! `hermod queues cancel`, `reschedule`, `shift`, `rewrite` and `dead`: changing what nobody holds.
 
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use hermod_client::{Bulk, BulkChange, Client, DeliveryFilter, DeliveryState, EditOutcome, Edited, Which};
+use hermod_client::{Bulk, BulkChange, Client, DeliveryFilter, DeliveryState, Due, EditOutcome, Edited, Which};
 
 use super::look::{Listed, rows};
+use super::push::{json, time};
 use crate::noun::{PageArgs, WriteArgs};
 use crate::output::Output;
 
@@ -18,6 +20,68 @@ Examples:
   hermod queues dead mail
   hermod queues dead mail redrive --id dl_...
   hermod queues dead mail purge --all";
+
+pub(super) const SHIFT_HELP: &str = "\
+If it breaks off, some are shifted and others are not: look before it is run again.
+
+Examples:
+  hermod queues shift mail 1h --tag digest
+  hermod queues shift mail 10m --earlier --from 2030-01-31T09:00:00Z --until 2030-01-31T10:00:00Z
+  hermod queues shift mail 1h --all";
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("when").required(true))]
+pub(crate) struct RescheduleArgs {
+    /// The queue's name.
+    queue: String,
+    /// The delivery's id.
+    id: String,
+    /// When it is due: 2030-01-31T09:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = time, group = "when")]
+    at: Option<SystemTime>,
+    /// How long until it is due: 90s.
+    #[arg(long = "in", value_name = "DURATION", value_parser = humantime::parse_duration, group = "when")]
+    within: Option<Duration>,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
+pub(crate) struct ShiftArgs {
+    /// The queue's name.
+    queue: String,
+    /// By how much: 90s.
+    #[arg(value_parser = humantime::parse_duration)]
+    by: Duration,
+    /// Bring them forward instead.
+    #[arg(long)]
+    earlier: bool,
+    /// All of this tag.
+    #[arg(long, group = "which", conflicts_with_all = ["from", "until", "all"])]
+    tag: Option<String>,
+    /// Those that can be claimed at this time or later.
+    #[arg(long, value_name = "TIME", value_parser = time, group = "which", conflicts_with = "all")]
+    from: Option<SystemTime>,
+    /// Those that can be claimed before this time.
+    #[arg(long, value_name = "TIME", value_parser = time, group = "which", conflicts_with = "all")]
+    until: Option<SystemTime>,
+    /// All that wait.
+    #[arg(long, group = "which")]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RewriteArgs {
+    /// The queue's name.
+    queue: String,
+    /// The delivery's id.
+    id: String,
+    /// What it carries, as JSON.
+    payload: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
@@ -82,6 +146,32 @@ pub(super) async fn cancel(args: &CancelArgs, client: &Client, out: Output) -> a
     many(client, out, &args.queue, BulkChange::Cancel, &which, length, "cancelled").await
 }
 
+pub(super) async fn reschedule(args: &RescheduleArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
+    let due = match (args.at, args.within) {
+        (Some(at), _) => Due::At(at.into()),
+        (None, span) => Due::In(span.unwrap_or_default()),
+    };
+    let edited = args.write.on(client.queues()).reschedule(&args.queue, &args.id, due).await?;
+    let done = edited.due.map_or_else(|| "has another time".to_owned(), |due| format!("is due at {due}"));
+    told(out, &edited, &args.id, &done)
+}
+
+pub(super) async fn shift(args: &ShiftArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
+    let which = match (&args.tag, args.from, args.until) {
+        (Some(tag), ..) => Which::Tag(tag.clone()),
+        (None, None, None) => Which::Waiting,
+        (None, from, until) => Which::Between(from.map(Into::into), until.map(Into::into)),
+    };
+    let change = if args.earlier { BulkChange::Earlier(args.by) } else { BulkChange::Later(args.by) };
+    many(client, out, &args.queue, change, &which, None, "shifted").await
+}
+
+pub(super) async fn rewrite(args: &RewriteArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
+    let payload = json(&args.payload)?;
+    let edited = args.write.on(client.queues()).rewrite(&args.queue, &args.id, &payload).await?;
+    told(out, &edited, &args.id, "carries something else now")
+}
+
 pub(super) async fn dead(args: &DeadArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
     let queues = || args.write.on(client.queues());
     let (change, word) = match args.verb {
@@ -137,7 +227,11 @@ async fn many(
             Ok(some) => some,
             Err(fault) => {
                 bar.finish_and_clear();
-                eprintln!("{} were {word} before this; it is safe to run it again.", sum.done);
+                let again = match change {
+                    BulkChange::Later(_) | BulkChange::Earlier(_) => "look at them before it is run again",
+                    _ => "it is safe to run it again",
+                };
+                eprintln!("{} were {word} before this; {again}.", sum.done);
                 return Err(fault.into());
             }
         };

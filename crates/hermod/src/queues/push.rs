@@ -66,11 +66,14 @@ pub(super) fn time(text: &str) -> Result<SystemTime, String> {
     Ok(time.into())
 }
 
+/// What a delivery carries.
+pub(super) fn json(payload: &str) -> anyhow::Result<Value> {
+    serde_json::from_str(payload).context("the payload is not JSON; a text needs quotes of its own: '\"hello\"'")
+}
+
 impl PushArgs {
     fn delivery(&self, payload: &str) -> anyhow::Result<NewDelivery> {
-        let payload: Value =
-            serde_json::from_str(payload).context("the payload is not JSON; a text needs quotes of its own: '\"hello\"'")?;
-        let mut delivery = NewDelivery::new(payload);
+        let mut delivery = NewDelivery::new(json(payload)?);
         (delivery.at, delivery.within) = (self.at.map(Into::into), self.within);
         (delivery.to, delivery.key) = (self.to.clone(), self.known_by.clone());
         delivery.if_exists = self.if_exists.clone().map(IfExists::from);

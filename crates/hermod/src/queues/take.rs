@@ -1,4 +1,4 @@
-//! `hermod queues claim`, `tail`, `ack` and `nack`: taking deliveries out, and saying what became of them.
+//! `hermod queues claim`, `tail`, `ack`, `nack` and `extend`: taking deliveries out, and saying what became of them.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -118,6 +118,10 @@ pub(super) async fn nack(args: &HeldArgs, delay: Option<Duration>, client: &Clie
     told(out, &args.write.on(client.queues()).nack(&args.queue, args.held(), delay).await?)
 }
 
+pub(super) async fn extend(args: &HeldArgs, lease: Option<Duration>, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
+    told(out, &args.write.on(client.queues()).extend(&args.queue, args.held(), lease).await?)
+}
+
 fn told(out: Output, settled: &SettledDelivery) -> anyhow::Result<ExitCode> {
     out.answer(settled, sentence)?;
     Ok(if settled.outcome == HeldOutcome::Stale { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -125,10 +129,11 @@ fn told(out: Output, settled: &SettledDelivery) -> anyhow::Result<ExitCode> {
 
 fn sentence(settled: &SettledDelivery) -> String {
     let id = &settled.id;
-    match (&settled.outcome, settled.not_before) {
+    match (&settled.outcome, settled.not_before.or(settled.lease_until)) {
         (HeldOutcome::Done, _) => format!("{id} is finished"),
         (HeldOutcome::Stale, _) => format!("stale: {id} is not held under this token; its lease has ended, or it was settled before"),
         (HeldOutcome::Retry, Some(at)) => format!("{id} will be tried again from {at} on"),
+        (HeldOutcome::Extended, Some(until)) => format!("{id} is held until {until}"),
         (HeldOutcome::Dead, _) => format!("{id} is dead: that was its last attempt"),
         (HeldOutcome::Dropped, _) => format!("{id} is dropped: that was its last attempt"),
         (other, _) => format!("{id}: {other}"),

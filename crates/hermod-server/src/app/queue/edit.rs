@@ -98,7 +98,7 @@ impl App {
         Ok(bulk)
     }
 
-    async fn edit_in(
+    pub(super) async fn edit_in(
         &self,
         place: Place,
         queue: &Queue,
