@@ -15,10 +15,12 @@ mod load;
 mod named;
 mod receiver;
 mod relay;
+mod replies;
 mod schedules;
 mod servers;
 mod sticky;
 mod stream;
+mod takeover;
 mod webhook;
 
 use std::time::Duration;

@@ -94,7 +94,7 @@ impl Post {
                     Wake::Look => break,
                     told if told == wake => return Ok(()),
                     // A push whose answer was lost.
-                    Wake::At { .. } => {}
+                    Wake::At { .. } | Wake::Replied { .. } => {}
                 }
             }
         }

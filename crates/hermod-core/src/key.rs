@@ -14,7 +14,7 @@ use crate::limit::tally::Tally;
 use crate::once::Kept;
 use crate::partition::Place;
 use crate::state::Value;
-use crate::state::queues::Finished;
+use crate::state::queues::{Finished, Replied};
 
 /// `hm:{space/pp}:limit:<subject>`, HASH rule -> packed record (`limit/tally.rs`). Without a subject:
 /// the counters that all subjects share.
@@ -52,6 +52,11 @@ pub fn wake(place: &Place, queue: &QueueId) -> String {
 /// `hm:{space/pp}:queue:<queue>:finished:<key>`, STRING `until number`, packed.
 pub(crate) fn finished_in(tag: &str, queue: &str, key: &str) -> String {
     format!("hm:{{{tag}}}:queue:{queue}:finished:{key}")
+}
+
+/// `hm:{space/pp}:queue:<queue>:reply:<number>`, STRING `until kind reply`, packed.
+pub(crate) fn reply_in(tag: &str, queue: &str, number: &str) -> String {
+    format!("hm:{{{tag}}}:queue:{queue}:reply:{number}")
 }
 
 /// A key under the partition's hash tag. By hand, as every operation spells one.
@@ -115,6 +120,8 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
         Held::read(value).map(|held| held.to_text(Micros::ZERO))
     } else if key.contains("}:reserve:") {
         Reservations::read(value).map(|reservations| reservations.to_text(Micros::ZERO))
+    } else if part_of_queue(key).is_some_and(|part| part.starts_with("reply:")) {
+        Replied::unpack(value).map(|(reply, until)| reply.to_text(until))
     } else if key.contains(":finished:") {
         Finished::unpack(value).map(|(finished, until)| finished.to_text(until))
     } else {

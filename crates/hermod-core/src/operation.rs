@@ -96,6 +96,7 @@ pub const SCRIPTS: &[Script] = &[
     crate::queue::Staff::SCRIPT,
     crate::queue::Look::SCRIPT,
     crate::queue::Roll::SCRIPT,
+    crate::queue::Fetch::SCRIPT,
 ];
 
 /// One operation's part of a script call.

@@ -30,6 +30,8 @@ pub enum Family {
     Worker = 9,
     /// The owner of a recipient.
     Bound = 10,
+    /// What its holder replied to a delivery.
+    Reply = 11,
 }
 
 impl Family {
@@ -46,6 +48,7 @@ impl Family {
             8 => Some(Family::Finished),
             9 => Some(Family::Worker),
             10 => Some(Family::Bound),
+            11 => Some(Family::Reply),
             _ => None,
         }
     }
@@ -63,6 +66,7 @@ impl Family {
             Family::Finished => 8,
             Family::Worker => 9,
             Family::Bound => 10,
+            Family::Reply => 11,
         }
     }
 }

@@ -71,7 +71,9 @@ impl State {
             Family::Lease => self.leases.table.load(record),
             Family::Reserve => self.reserves.table.load(record),
             Family::Once => self.onces.table.load(record),
-            Family::Body | Family::Tried | Family::Numbers | Family::Finished | Family::Worker | Family::Bound => self.queues.load(record),
+            Family::Body | Family::Tried | Family::Numbers | Family::Finished | Family::Worker | Family::Bound | Family::Reply => {
+                self.queues.load(record)
+            }
         }
     }
 

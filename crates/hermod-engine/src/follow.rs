@@ -53,6 +53,13 @@ pub enum Wake {
         /// The worker whose it is, if the queue is sticky; empty otherwise.
         owner: Arc<str>,
     },
+    /// There is a reply to a delivery. Where one may be lost, whoever waits looks by themselves.
+    Replied {
+        /// The partition.
+        partition: u16,
+        /// The delivery's number there.
+        number: u64,
+    },
     /// Signals may have been lost: look at everything. Comes first of all when the subscription stands, then after every
     /// reconnection. Of a cluster that lacks a part it comes for the rest, and again for that part.
     Look,

@@ -30,7 +30,7 @@ pub(crate) use queue::WAIT_MAX;
 pub use queue::{
     Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, RelayAnswer, SettleAsk, StreamAsk, Taken, WorkersAnswer,
 };
-use queue::{Staffs, Watches};
+use queue::{Replies, Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use rules::RuleDraft;
 
@@ -51,6 +51,8 @@ pub struct App {
     watches: Arc<Watches>,
     /// The workers that were heard of here.
     staffs: Arc<Staffs>,
+    /// Who waits for replies.
+    replies: Arc<Replies>,
     /// Counts draws: where a delivery goes that belongs nowhere, and how much a pause is cut.
     pushes: Arc<AtomicU64>,
     /// Sends deliveries to webhooks.
@@ -105,6 +107,7 @@ impl App {
             top: Arc::default(),
             watches,
             staffs: Arc::default(),
+            replies: Arc::default(),
             pushes: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
             sender,
             stop: Arc::new(watch::Sender::new(false)),

@@ -10,7 +10,9 @@ use hermod_core::queue::edit::Change;
 use hermod_core::queue::push::Push;
 use hermod_core::queue::settle::SettleAct;
 use hermod_core::queue::worker::{Act, Member, Staff};
-use hermod_core::queue::{Backoff, Claim, Delivery, Due, Edit, Filter, IfExists, List, Look, Number, Roll, Settle, Stats, Terms, Token};
+use hermod_core::queue::{
+    Backoff, Claim, Delivery, Due, Edit, Fetch, Filter, IfExists, List, Look, Number, Replied, Roll, Settle, Stats, Terms, Token,
+};
 use hermod_core::{Micros, Operation, Outcome, Place, QueueId, Recipient, SpaceId, Tag, WorkerId};
 use hermod_tests::history::{Draws, Dumps, agree};
 use hermod_tests::lane::START;
@@ -129,6 +131,7 @@ impl History {
             delivery.tags = (0..self.draws.below(3)).map(|_| Tag::new(format!("t{}", self.draws.below(3)))).collect::<Result<_, _>>()?;
         }
         delivery.max_attempts = self.draws.chance(20).then(|| self.draws.one_of(&[1, 2, 4]));
+        delivery.reply = self.draws.chance(20).then(|| us(self.draws.one_of(&[1, SECOND, 10 * SECOND])));
         delivery.expires_at = self.draws.chance(20).then(|| us(self.now + self.draws.below(5 * SECOND)));
         Ok(delivery)
     }
@@ -224,8 +227,12 @@ impl History {
             _ => SettleAct::Return,
         };
         let terms = self.begin();
-        let expected = self.model.settle(act, &self.failing, &held, self.now);
-        let op = Settle::new(self.place.clone(), self.queue.clone(), terms, act, &self.failing, held.clone());
+        let reply = self.draws.chance(50).then(|| Replied { is_json: self.draws.chance(50), reply: (*b"well").into() });
+        let expected = self.model.settle(act, &self.failing, &held, reply.as_ref(), self.now);
+        let mut op = Settle::new(self.place.clone(), self.queue.clone(), terms, act, &self.failing, held.clone());
+        if let Some(reply) = reply {
+            op = op.reply_with(reply.is_json, reply.reply.into());
+        }
         let settled = self.ask(&op).await?;
         ensure!(settled == expected, "{act:?} of {held:?}\n model: {expected:?}\n store: {settled:?}");
         self.note(settled.next);
@@ -252,6 +259,11 @@ impl History {
     }
 
     async fn look(&mut self) -> Result<()> {
+        for number in self.some_numbers() {
+            let expected = self.model.fetch(number, self.now);
+            let fetched = self.ask(&Fetch::new(self.place.clone(), self.queue.clone(), number)).await?;
+            ensure!(fetched == expected, "the reply to {number}\n model: {expected:?}\n store: {fetched:?}");
+        }
         let (from, until) = (us(self.now - SECOND), us(self.now + 5 * SECOND));
         let filter = match self.draws.below(6) {
             0 => Filter::Waiting { from: Micros::ZERO, until: Micros::MAX },

@@ -70,10 +70,14 @@ impl Load {
 
     /// Claims up to `count` and acks them together. How many were handed out; none if there was no answer.
     pub(super) async fn work(&self, team: &Caller, queue: &str, count: u64, wait_ms: u64) -> Result<Option<usize>> {
+        self.work_as(team, queue, &json!({"count": count, "wait_ms": wait_ms})).await
+    }
+
+    /// The same, as whoever it says; none also if that worker must register again.
+    pub(super) async fn work_as(&self, team: &Caller, queue: &str, body: &Value) -> Result<Option<usize>> {
         let asked = self.ledger.now();
-        let body = json!({"count": count, "wait_ms": wait_ms});
-        let Ok(reply) = team.post(&format!("/v1/queues/{queue}/claim"), &body).await else { return Ok(None) };
-        if reply.status >= 500 {
+        let Ok(reply) = team.post(&format!("/v1/queues/{queue}/claim"), body).await else { return Ok(None) };
+        if reply.status >= 500 || reply.status == 409 {
             return Ok(None);
         }
         let claimed = reply.expect(200)?;
@@ -113,6 +117,10 @@ impl Load {
             }
         }
         Ok(true)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
     }
 
     /// So many push and so many work, each until the first that is not answered, or until told to stop.

@@ -24,20 +24,20 @@ const AT_ONCE: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_millis(200);
 
 /// Either kind of connection.
-enum Stream {
+pub(super) enum Stream {
     Events { response: reqwest::Response, read: String },
     Socket(Box<WebSocketStream<TcpStream>>),
 }
 
 impl Stream {
-    async fn events(live: &Live, query: &str) -> Result<Stream> {
+    pub(super) async fn events(live: &Live, query: &str) -> Result<Stream> {
         let url = format!("{}/v1/queues/q/stream?{query}", live.server.url());
         let response = reqwest::Client::new().get(url).bearer_auth(live.team.key_text().context("a key")?).send().await?;
         ensure!(response.status() == 200 && response.headers()["content-type"] == "text/event-stream", "{response:?}");
         Ok(Stream::Events { response, read: String::new() })
     }
 
-    async fn socket(live: &Live, query: &str) -> Result<Stream> {
+    pub(super) async fn socket(live: &Live, query: &str) -> Result<Stream> {
         let address = live.server.address();
         let mut request = format!("ws://{address}/v1/queues/q/stream?{query}").into_client_request()?;
         let key = format!("Bearer {}", live.team.key_text().context("a key")?);
@@ -75,7 +75,7 @@ impl Stream {
     }
 
     /// The next delivery, which must come.
-    async fn next(&mut self) -> Result<Value> {
+    pub(super) async fn next(&mut self) -> Result<Value> {
         let mut told = tokio::time::timeout(SOON, self.told()).await.context("nothing came")??.context("the stream ended")?;
         ensure!(told["delivery"].is_object(), "{told}");
         Ok(told["delivery"].take())

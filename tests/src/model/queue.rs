@@ -10,7 +10,8 @@ use hermod_core::queue::delivery::read_body;
 use hermod_core::queue::edit::{Change, Edited, Edits};
 use hermod_core::queue::settle::{Outcome, SettleAct, Settled};
 use hermod_core::queue::{
-    Claimed, Counts, Delivery, Filter, Handed, IfExists, Listed, Number, Page, Pushed, Shown, Standing, Status, Stored, Terms, Token,
+    Claimed, Counts, Delivery, Fetched, Filter, Handed, IfExists, Listed, Number, Page, Pushed, Replied, Shown, Standing, Status, Stored,
+    Terms, Token,
 };
 
 const DAY: u64 = 86_400_000_000;
@@ -46,6 +47,7 @@ pub struct QueueModel {
     items: BTreeMap<Number, Item>,
     last: u64,
     finished: BTreeMap<(String, String), (Number, u64)>,
+    replies: BTreeMap<Number, (u64, Replied)>,
     /// It believes in every token, as a store without fences would.
     pub is_unfenced: bool,
     terms: Terms,
@@ -183,9 +185,15 @@ impl QueueModel {
     }
 
     /// What `Settle` answers.
-    pub fn settle(&mut self, act: SettleAct, failing: &Failing, held: &[(Number, Token)], now: u64) -> Settled {
+    pub fn settle(&mut self, act: SettleAct, failing: &Failing, held: &[(Number, Token)], reply: Option<&Replied>, now: u64) -> Settled {
         let (max_attempts, drops) = (failing.max_attempts, failing.drops);
         self.expire();
+        for (number, token) in held.iter().filter(|_| act == SettleAct::Ack) {
+            let item = self.items.get(number).filter(|item| (item.token == token.0 || self.is_unfenced) && item.until > now);
+            if let Some((keep, reply)) = item.and_then(|item| item.delivery.reply).zip(reply) {
+                self.replies.insert(*number, (now + keep.get(), reply.clone()));
+            }
+        }
         let outcomes = held.iter().map(|(number, token)| self.settle_one(act, max_attempts, drops, *number, *token, now)).collect();
         Settled { now: us(now), next: self.next(), outcomes, woken: self.woken() }
     }
@@ -234,6 +242,13 @@ impl QueueModel {
                 Outcome::Until(us(due))
             }
         }
+    }
+
+    /// What `Fetch` answers.
+    pub fn fetch(&mut self, number: Number, now: u64) -> Fetched {
+        let is_live = self.replies.get(&number).is_some_and(|(until, _)| *until > now);
+        let reply = if is_live { self.replies.remove(&number).map(|(_, reply)| reply) } else { None };
+        Fetched { now: us(now), reply }
     }
 
     /// What `Edit` answers.
@@ -329,8 +344,9 @@ impl QueueModel {
             tags.sort_unstable();
             tags.dedup();
             let same = (meta.due.get(), meta.to, meta.key) == (item.due, item.to(), item.delivery.key.as_deref().unwrap_or(""));
-            let kind = (meta.expires_at, meta.max_attempts, meta.is_json)
-                == (item.delivery.expires_at, item.delivery.max_attempts, item.delivery.is_json);
+            let delivery = &item.delivery;
+            let kind = (meta.expires_at, meta.max_attempts, meta.reply, meta.is_json)
+                == (delivery.expires_at, delivery.max_attempts, delivery.reply, delivery.is_json);
             same && kind && meta.tags == tags && payload == item.delivery.payload
         })
     }

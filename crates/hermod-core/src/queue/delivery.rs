@@ -143,6 +143,8 @@ pub struct Delivery {
     pub max_attempts: Option<u16>,
     /// Not to be handed out from then on.
     pub expires_at: Option<Micros>,
+    /// How long the holder's reply is kept for whoever waits for it; none: nobody does.
+    pub reply: Option<Micros>,
     /// Whether the payload is JSON; otherwise it is bytes.
     pub is_json: bool,
     /// What it carries.
@@ -160,6 +162,7 @@ impl Delivery {
             tags: Vec::new(),
             max_attempts: None,
             expires_at: None,
+            reply: None,
             is_json,
             payload: payload.into(),
         }
@@ -209,13 +212,17 @@ impl Delivery {
         let to = self.to.as_ref().map_or("", Recipient::as_str);
         let key = self.key.as_deref().unwrap_or("");
         let parts = [(JSON, self.is_json), (EXPIRES, expires.is_some()), (ATTEMPTS, max_attempts.is_some()), (TO, !to.is_empty())];
-        let parts = parts.into_iter().chain([(KEY, !key.is_empty()), (TAGS, !self.tags.is_empty())]);
+        let reply = self.reply.filter(|span| *span > Micros::ZERO);
+        let parts = parts.into_iter().chain([(KEY, !key.is_empty()), (TAGS, !self.tags.is_empty()), (REPLY, reply.is_some())]);
         out.push(parts.filter(|(_, is_there)| *is_there).map(|(flag, _)| flag).sum());
         if let Some(expires) = expires {
             out.extend_from_slice(&expires.get().to_le_bytes());
         }
         if let Some(max) = max_attempts {
             out.extend_from_slice(&max.to_le_bytes());
+        }
+        if let Some(reply) = reply {
+            out.extend_from_slice(&reply.get().to_le_bytes());
         }
         if !to.is_empty() {
             out.extend_from_slice(&u16::try_from(to.len()).expect("recipients are short").to_le_bytes());
@@ -247,9 +254,10 @@ const ATTEMPTS: u8 = 4;
 const TO: u8 = 8;
 const KEY: u8 = 16;
 const TAGS: u8 = 32;
+const REPLY: u8 = 64;
 
 /// What is stored of a delivery besides its payload: `due u64, flags u8`, and what the flags say is there:
-/// `expires u64, max_attempts u16, to (u16 length), key (u8 length), tags u8, each (u8 length)`, little endian. A body is
+/// `expires u64, max_attempts u16, reply u64, to (u16 length), key (u8 length), tags u8, each (u8 length)`, little endian. A body is
 /// the length of this as u16, this, and the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
@@ -259,6 +267,8 @@ pub struct Meta<'a> {
     pub expires_at: Option<Micros>,
     /// How often it may be attempted, if not as often as the queue says.
     pub max_attempts: Option<u16>,
+    /// How long the holder's reply is kept.
+    pub reply: Option<Micros>,
     /// Whether the payload is JSON.
     pub is_json: bool,
     /// To whom; empty: to nobody in particular.
@@ -288,12 +298,16 @@ pub fn read_body(body: &[u8]) -> Option<(Meta<'_>, &[u8])> {
     let (mut meta, payload) = rest.split_at_checked(usize::from(length))?;
     let due = record::take_micros(&mut meta)?;
     let [flags] = record::take(&mut meta)?;
-    let mut read = Meta { due, expires_at: None, max_attempts: None, is_json: flags & JSON != 0, to: "", key: "", tags: Vec::new() };
+    let mut read =
+        Meta { due, expires_at: None, max_attempts: None, reply: None, is_json: flags & JSON != 0, to: "", key: "", tags: Vec::new() };
     if flags & EXPIRES != 0 {
         read.expires_at = Some(record::take_micros(&mut meta)?);
     }
     if flags & ATTEMPTS != 0 {
         read.max_attempts = Some(u16::from_le_bytes(record::take(&mut meta)?));
+    }
+    if flags & REPLY != 0 {
+        read.reply = Some(record::take_micros(&mut meta)?);
     }
     if flags & TO != 0 {
         let length = u16::from_le_bytes(record::take(&mut meta)?);
@@ -308,7 +322,7 @@ pub fn read_body(body: &[u8]) -> Option<(Meta<'_>, &[u8])> {
         read.tags = (0..count).map(|_| take_text(&mut meta)).collect::<Option<Vec<_>>>()?;
     }
     // Anything else is not of this version.
-    (flags < 2 * TAGS && meta.is_empty()).then_some((read, payload))
+    (flags < 2 * REPLY && meta.is_empty()).then_some((read, payload))
 }
 
 /// The body, due at another time.
@@ -333,7 +347,7 @@ pub(super) fn without_key(body: &[u8]) -> Option<Box<[u8]>> {
     let (meta, _) = read_body(body)?;
     let length = Some(meta.key.len()).filter(|length| *length > 0)?;
     let to_length = if meta.to.is_empty() { 0 } else { 2 + meta.to.len() };
-    let numbers_length = meta.expires_at.map_or(0, |_| 8) + meta.max_attempts.map_or(0, |_| 2);
+    let numbers_length = meta.expires_at.map_or(0, |_| 8) + meta.max_attempts.map_or(0, |_| 2) + meta.reply.map_or(0, |_| 8);
     let at = BODY_MIN + numbers_length + to_length;
     let mut out = body.get(..at)?.to_vec();
     out.extend_from_slice(body.get(at + 1 + length..)?);
@@ -375,11 +389,12 @@ mod tests {
         assert_eq!(read_body(&body[..20]), None);
         let plain = Delivery::new(Due::In(Micros::ZERO), true, "{}").body(Micros::saturating(7));
         assert_eq!((plain.len(), read_body(&plain).unwrap().0.is_json), (BODY_MIN + 2, true));
-        let all = Delivery { max_attempts: Some(3), expires_at: Some(Micros::saturating(11)), ..delivery };
+        let all =
+            Delivery { max_attempts: Some(3), reply: Some(Micros::saturating(5)), expires_at: Some(Micros::saturating(11)), ..delivery };
         let other = without_key(&all.body(Micros::saturating(7))).unwrap();
         let (meta, payload) = read_body(&other).unwrap();
         assert_eq!((meta.max_attempts, meta.expires_at.map(Micros::get), meta.to, meta.key), (Some(3), Some(11), "Grüße", ""));
-        assert_eq!((meta.tags, payload), (vec!["a", "b"], b"{}".as_slice()));
+        assert_eq!((meta.tags, meta.reply.map(Micros::get), payload), (vec!["a", "b"], Some(5), b"{}".as_slice()));
         let other = without_key(&with_payload(&with_due(&body, Micros::saturating(9)).unwrap(), false, b"xyz").unwrap()).unwrap();
         let (meta, payload) = read_body(&other).unwrap();
         assert_eq!((meta.due.get(), meta.to, meta.key, meta.is_json, payload), (9, "Grüße", "", false, b"xyz".as_slice()));

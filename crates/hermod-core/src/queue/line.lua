@@ -6,7 +6,7 @@
 --           line  HASH  recipient -> number8 of its first, <B 0: it waits, 1: it is held, 2: it blocks>
 --           wait:<recipient>  ZSET  time number8
 --           key  HASH  key NUL recipient -> number8      tag:<tag>  ZSET  0 number8
---           finished:<key NUL recipient>  STRING  <I8I8 until number>
+--           finished:<key NUL recipient>  STRING  <I8I8 until number>      reply:<number>  STRING  <I8B until kind> reply
 --           own:<owner>  ZSET  time number8 recipient: of a sticky queue, what is in due by who has it
 --           has:<owner>  ZSET  0 number8 recipient: what is held by whom
 --           wake  a channel: when one can be claimed, and by whom if the queue is sticky
@@ -175,17 +175,18 @@ local function take_out(member, to, till)
 end
 
 -- What is known of a delivery after its due time: when it expires, attempts at most (0: not said), its recipient, its
--- key, how many tags, and where they begin.
+-- key, how many tags, where they begin, and how long a reply is kept (0: nobody waits for one).
 local function rest_of(meta, at)
-  local flags, expires, max, to, key, tags = 0, 0, 0, '', '', 0
+  local flags, expires, max, to, key, tags, reply = 0, 0, 0, '', '', 0, 0
   flags, at = unpack_ints('<B', meta, at)
-  if flags < 2 then return 0, 0, '', '', 0, at end
+  if flags < 2 then return 0, 0, '', '', 0, at, 0 end
   if flags % 4 >= 2 then expires, at = unpack_ints('<I8', meta, at) end
   if flags % 8 >= 4 then max, at = unpack_ints('<I2', meta, at) end
+  if flags >= 64 then reply, at = unpack_ints('<I8', meta, at) end
   if flags % 16 >= 8 then to, at = unpack_ints('<I2c0', meta, at) end
   if flags % 32 >= 16 then key, at = unpack_ints('<Bc0', meta, at) end
-  if flags >= 32 then tags, at = unpack_ints('<B', meta, at) end
-  return expires, max, to, key, tags, at
+  if flags % 64 >= 32 then tags, at = unpack_ints('<B', meta, at) end
+  return expires, max, to, key, tags, at, reply
 end
 
 -- The same, after its due time.

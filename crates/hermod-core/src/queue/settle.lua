@@ -2,7 +2,8 @@
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
 -- ARGV    <BI8 1: sticky, floor> <B act (0 ack, 1 nack, 2 extend, 3 give back, 4 return)> <I8I8I8I8I8I8> nack: delay + 1 (0: by the backoff), first ms,
 --         factor, max ms, jitter, chance, the last three and the factor in thousandths; extend: the span
---         <BBI2 1: it blocks, 1: dropped after the last attempt, attempts at most> <I2 deliveries>, each number8 <I8 token>
+--         <BBI2 1: it blocks, 1: dropped after the last attempt, attempts at most> <BI4c0 kind of reply (0: none, 1 JSON,
+--         2 bytes), reply> <I2 deliveries>, each number8 <I8 token>
 -- REPLY   's' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8 0 stale 1 done 2 until 3 dead 4 dropped, that time>
 local ACK, NACK, EXTEND, RETURN = 0, 1, 2, 4
 local KEEP_US = 259200000000
@@ -22,9 +23,9 @@ end
 
 return drive(function(first_key, at, _, keep)
   open(first_key)
-  local act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, count
-  act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, count, at =
-    unpack_ints('<BI8I8I8I8I8I8BBI2I2', given, agree(at))
+  local act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, kind, answer, count
+  act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, kind, answer, count, at =
+    unpack_ints('<BI8I8I8I8I8I8BBI2BI4c0I2', given, agree(at))
   expire()
   local before, members, tokens, replies, any = first(due), {}, {}, {}, false
   for i = 1, count do
@@ -42,11 +43,17 @@ return drive(function(first_key, at, _, keep)
       local attempts, token, till, was_at = unpack_ints(TRIED, stored)
       if token == tokens[i] and till > now then
         local meta = sub(stored, TRIED_SIZE + 1)
-        local was_due, _, max, to, key, tags = read_meta(meta)
+        local was_due, _, max, to, key, tags, _, keep_reply = read_meta(meta)
         if max == 0 then max = most end
         any, settled[member] = true, true
         if act == ACK then
           word, done[#done + 1] = 1, member
+          if kind > 0 and keep_reply > 0 then
+            local name = format('%d', number_of(member))
+            call('SET', base .. 'reply:' .. name, pack_ints('<I8B', after(now, keep_reply), kind) .. answer,
+              'PX', format('%d', ceil(keep_reply / 1000) + slack_ms))
+            call('SPUBLISH', base .. 'wake', '=' .. name)
+          end
           if sticky then drop_held(member, to) end
           leave(to)
           if key ~= '' or tags > 0 then

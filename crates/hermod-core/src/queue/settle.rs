@@ -53,13 +53,22 @@ pub struct Settle {
     /// After the last attempt it is dropped.
     drops: bool,
     held: Vec<(Number, Token)>,
+    /// What is replied to whoever waits for it: whether that is JSON, and what.
+    reply: Option<(bool, Vec<u8>)>,
 }
 
 impl Settle {
     /// `place` is that of all of these; there are at most [`SETTLE_MAX`].
     pub fn new(place: Place, queue: QueueId, terms: Terms, act: SettleAct, failing: &Failing, held: Vec<(Number, Token)>) -> Settle {
         debug_assert!(held.len() <= SETTLE_MAX, "a script must not hold up the others for long");
-        Settle { place, queue, terms, act, max_attempts: failing.max_attempts, drops: failing.drops, held }
+        Settle { place, queue, terms, act, max_attempts: failing.max_attempts, drops: failing.drops, held, reply: None }
+    }
+
+    /// With a reply to whoever waits for it, if they are done.
+    #[must_use]
+    pub fn reply_with(mut self, is_json: bool, reply: Vec<u8>) -> Settle {
+        self.reply = Some((is_json, reply));
+        self
     }
 
     fn settle(&self, change: &mut Change<'_>, number: Number, token: Token, now: Micros) -> Outcome {
@@ -73,6 +82,9 @@ impl Settle {
         let is_exhausted = attempts >= meta.max_attempts.unwrap_or(self.max_attempts);
         match self.act {
             SettleAct::Ack => {
+                if let (Some((is_json, reply)), Some(keep)) = (&self.reply, meta.reply) {
+                    change.keep_reply(number, *is_json, reply, now.plus(keep));
+                }
                 change.queue.take_out(number);
                 change.finish(number, now);
                 Outcome::Done
@@ -173,6 +185,10 @@ impl Operation for Settle {
         record::put(given, numbers);
         given.extend_from_slice(&[u8::from(blocks), u8::from(self.drops)]);
         given.extend_from_slice(&self.max_attempts.to_le_bytes());
+        let (kind, reply): (u8, &[u8]) = self.reply.as_ref().map_or((0, &[]), |(is_json, reply)| (if *is_json { 1 } else { 2 }, reply));
+        given.push(kind);
+        given.extend_from_slice(&u32::try_from(reply.len()).expect("payloads are bounded").to_le_bytes());
+        given.extend_from_slice(reply);
         given.extend_from_slice(&u16::try_from(self.held.len()).expect("few").to_le_bytes());
         for (number, token) in &self.held {
             given.extend_from_slice(&number.to_be_bytes());

@@ -20,13 +20,15 @@ pub struct Queues {
     partition: u16,
     queues: HashMap<Box<[u8]>, Queue>,
     finished: Table<Finished>,
+    replies: Table<Replied>,
     urgent: Vec<u8>,
     bytes: usize,
 }
 
 impl Queues {
     pub(super) fn new(partition: u16) -> Queues {
-        Queues { partition, queues: HashMap::new(), finished: Table::new(Family::Finished, partition), urgent: Vec::new(), bytes: 0 }
+        let (finished, replies) = (Table::new(Family::Finished, partition), Table::new(Family::Reply, partition));
+        Queues { partition, queues: HashMap::new(), finished, replies, urgent: Vec::new(), bytes: 0 }
     }
 
     /// Looks at a queue.
@@ -39,7 +41,7 @@ impl Queues {
         let name = joined([place.space.as_str(), queue.as_str()]);
         let queue = self.queues.get_mut(&*name)?;
         let (before, last) = (queue.bytes(), queue.last());
-        let done = act(&mut Change { queue, finished: &mut self.finished, name: &name });
+        let done = act(&mut Change { queue, finished: &mut self.finished, replies: &mut self.replies, name: &name });
         queue.take_urgent(last, &mut self.urgent);
         self.bytes = (self.bytes + queue.bytes()).saturating_sub(before);
         Some(done)
@@ -63,6 +65,7 @@ impl Queues {
         };
         match record.family {
             Family::Finished => return self.finished.load(record),
+            Family::Reply => return self.replies.load(record),
             Family::Numbers => {
                 queue(record.key);
                 let queue = self.queues.get_mut(record.key).ok_or(Damaged)?;
@@ -96,28 +99,30 @@ impl Queues {
     }
 
     pub(super) fn has_urgent(&self) -> bool {
-        !self.urgent.is_empty() || self.finished.has_urgent()
+        !self.urgent.is_empty() || self.finished.has_urgent() || self.replies.has_urgent()
     }
 
     pub(super) fn take_urgent(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.urgent);
         self.finished.take_urgent(out);
+        self.replies.take_urgent(out);
     }
 
     pub(super) fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
-        self.finished.flush(max, out)
+        let written = self.finished.flush(max, out);
+        written + self.replies.flush(max - written, out)
     }
 
     pub(super) fn sweep(&mut self, before: Micros, steps: usize, out: &mut Vec<u8>) -> usize {
-        self.finished.sweep(before, steps, out)
+        self.finished.sweep(before, steps, out) + self.replies.sweep(before, steps, out)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + self.finished.bytes()
+        self.bytes + self.finished.bytes() + self.replies.bytes()
     }
 
     pub(super) fn records(&self) -> usize {
-        self.finished.len() + self.queues.values().map(Queue::len).sum::<usize>()
+        self.finished.len() + self.replies.len() + self.queues.values().map(Queue::len).sum::<usize>()
     }
 
     pub(super) fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>) {
@@ -127,6 +132,7 @@ impl Queues {
             queue.dump(&format!("hm:{{{space}/{}}}:queue:{queue_name}:", self.partition), out);
         }
         self.finished.dump(out, key::finished_in);
+        self.replies.dump(out, key::reply_in);
     }
 }
 
@@ -134,6 +140,7 @@ impl Queues {
 pub(crate) struct Change<'a> {
     pub queue: &'a mut Queue,
     finished: &'a mut Table<Finished>,
+    replies: &'a mut Table<Replied>,
     /// `space NUL queue`.
     name: &'a [u8],
 }
@@ -154,6 +161,22 @@ impl Change<'_> {
     /// The key is that of another delivery now.
     pub(crate) fn unfinish(&mut self, key: &str) {
         self.finished.delete(&self.spell(key), true);
+    }
+
+    /// Keeps what its holder replied to a delivery.
+    pub(crate) fn keep_reply(&mut self, number: Number, is_json: bool, reply: &[u8], until: Micros) {
+        let reply = Replied { is_json, reply: reply.into() };
+        self.replies.put(&self.spell(&number.to_string()), reply, until, true);
+    }
+
+    /// Hands out what was replied to a delivery, once.
+    pub(crate) fn take_reply(&mut self, number: Number, now: Micros) -> Option<Replied> {
+        let key = self.spell(&number.to_string());
+        let reply = self.replies.live(&key, now).map(|(reply, _)| reply.clone());
+        if reply.is_some() {
+            self.replies.delete(&key, true);
+        }
+        reply
     }
 
     fn spell(&self, key: &str) -> Vec<u8> {
@@ -188,5 +211,42 @@ impl Value for Finished {
 
     fn to_text(&self, until: Micros) -> String {
         format!("{until} {}", self.0)
+    }
+}
+
+/// What its holder replied to a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replied {
+    /// Whether that is JSON; otherwise it is bytes.
+    pub is_json: bool,
+    /// What.
+    pub reply: Box<[u8]>,
+}
+
+impl Replied {
+    /// As Redis holds it: `until u64, kind u8`, and the reply.
+    pub fn unpack(mut rest: &[u8]) -> Option<(Replied, Micros)> {
+        let until = crate::record::take_micros(&mut rest)?;
+        Some((Replied::read(rest)?, until))
+    }
+}
+
+impl Value for Replied {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(if self.is_json { 1 } else { 2 });
+        out.extend_from_slice(&self.reply);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Replied> {
+        let (kind, reply) = bytes.split_first()?;
+        Some(Replied { is_json: *kind == 1, reply: reply.into() })
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.reply.len()
+    }
+
+    fn to_text(&self, until: Micros) -> String {
+        format!("{until} {} {}", self.is_json, String::from_utf8_lossy(&self.reply))
     }
 }

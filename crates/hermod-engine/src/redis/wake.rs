@@ -132,6 +132,12 @@ impl Followed {
         let Some(channel) = str::from_utf8(channel).ok().and_then(|name| table.channels.get(name)) else { return };
         // Anything else is not from us.
         let Ok(text) = str::from_utf8(time) else { return };
+        if let Some(number) = text.strip_prefix('=').and_then(|number| number.parse().ok()) {
+            for mailbox in table.queues.get(&channel.queue).into_iter().flat_map(|queue| &queue.mailboxes) {
+                mailbox.reply(channel.partition, number);
+            }
+            return;
+        }
         // A worker's name follows if the queue is sticky.
         let (time, owner) = text.split_once(' ').unwrap_or((text, ""));
         let Some(time) = time.parse().ok().and_then(Micros::new) else { return };

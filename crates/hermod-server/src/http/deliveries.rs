@@ -6,6 +6,7 @@ mod edit;
 mod list;
 mod push;
 mod relay;
+mod reply;
 mod stream;
 
 pub(crate) use claim::{__path_ack, __path_claim, __path_extend, __path_nack, ack, claim, extend, nack};

@@ -24,7 +24,11 @@ struct Pending {
     times: HashMap<(u16, Arc<str>), Micros>,
     /// Those with a time, first come first told.
     order: VecDeque<(u16, Arc<str>)>,
+    replied: VecDeque<(u16, u64)>,
 }
+
+/// A follower is told of so many replies; if it is slower, it looks at everything.
+const REPLIED_MAX: usize = 10_000;
 
 impl Mailbox {
     /// A delivery of this partition can be claimed at this time, by this worker if it is of a sticky queue.
@@ -37,6 +41,16 @@ impl Mailbox {
                 pending.times.insert(place.clone(), time);
                 pending.order.push_back(place);
             }
+        }
+        drop(pending);
+        self.arrived.notify_one();
+    }
+
+    /// There is a reply to the delivery of this number.
+    pub(super) fn reply(&self, partition: u16, number: u64) {
+        let mut pending = self.pending.lock();
+        if pending.replied.len() < REPLIED_MAX {
+            pending.replied.push_back((partition, number));
         }
         drop(pending);
         self.arrived.notify_one();
@@ -63,6 +77,9 @@ impl Mailbox {
         let mut pending = self.pending.lock();
         if std::mem::take(&mut pending.is_look) {
             return Some(Wake::Look);
+        }
+        if let Some((partition, number)) = pending.replied.pop_front() {
+            return Some(Wake::Replied { partition, number });
         }
         let place = pending.order.pop_front()?;
         let time = pending.times.remove(&place)?;

@@ -295,10 +295,10 @@ async fn claim_for(app: App, space: SpaceId, queue: Arc<Queue>, ask: ClaimAsk, m
 }
 
 /// Somebody asks; while anybody does, and a while longer, the signals of other servers are followed.
-struct Waits(Arc<Watch>);
+pub(super) struct Waits(Arc<Watch>);
 
 impl Waits {
-    fn new(app: &App, space: &SpaceId, queue: &Queue, watch: &Arc<Watch>) -> Waits {
+    pub(super) fn new(app: &App, space: &SpaceId, queue: &Queue, watch: &Arc<Watch>) -> Waits {
         let mut waiting = watch.waiting.lock();
         (waiting.count, waiting.asked) = (waiting.count + 1, Some(Instant::now()));
         if !waiting.is_followed && matches!(app.engine, Engine::Redis(_)) {
@@ -323,6 +323,7 @@ async fn follow(app: App, space: SpaceId, queue: QueueId, watch: Arc<Watch>) {
                         watch.learn(partition, Some(time));
                     }
                 }
+                Wake::Replied { partition, number } => app.replies.tell(&space, &queue, DeliveryId { partition, number }),
                 Wake::Look => app.watches.forget_all(&space, &queue),
             },
             () = app.stopping() => break,

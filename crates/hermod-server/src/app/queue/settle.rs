@@ -9,7 +9,7 @@ use hermod_core::queue::{DeliveryId, OnFailure, Queue, Token};
 use hermod_core::{Micros, Once, Outcome, Place, Seed, SpaceId};
 
 use super::{App, Caller, failing};
-use crate::code::{Problem, conflict};
+use crate::code::{Code, Problem, conflict};
 
 /// What the holder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +41,46 @@ impl App {
         self.settle_in(&caller.space, &queue, ask, held, once).await
     }
 
-    /// The same, whoever asks.
+    /// Finishes a delivery with a reply to whoever waits for it: whether that is JSON, and what.
+    pub async fn ack_with(
+        &self,
+        caller: &Caller,
+        queue: &str,
+        held: (DeliveryId, Token),
+        reply: (bool, Vec<u8>),
+        once: Option<&Once>,
+    ) -> Result<Settlement, Problem> {
+        caller.need(Scope::QueuesClaim)?;
+        let queue = self.queue_of(caller, queue).await?;
+        let max = usize::try_from(queue.max_payload).unwrap_or(usize::MAX);
+        if reply.1.len() > max {
+            let many = format!("reply is {} bytes; this queue takes {max} at most.", reply.1.len());
+            return Err(Problem::new(Code::InvalidField, many).in_field("reply"));
+        }
+        let outcomes = self.settle_with(&caller.space, &queue, SettleAsk::Ack, &[held], Some(&reply), once).await?;
+        self.replies.tell(&caller.space, &queue.id, held.0);
+        Ok(outcomes.first().copied().unwrap_or(Settlement::Stale))
+    }
+
+    /// Settles deliveries, whoever asks.
     pub(crate) async fn settle_in(
         &self,
         space: &SpaceId,
         queue: &Queue,
         ask: SettleAsk,
         held: &[(DeliveryId, Token)],
+        once: Option<&Once>,
+    ) -> Result<Vec<Settlement>, Problem> {
+        self.settle_with(space, queue, ask, held, None, once).await
+    }
+
+    async fn settle_with(
+        &self,
+        space: &SpaceId,
+        queue: &Queue,
+        ask: SettleAsk,
+        held: &[(DeliveryId, Token)],
+        reply: Option<&(bool, Vec<u8>)>,
         once: Option<&Once>,
     ) -> Result<Vec<Settlement>, Problem> {
         let mut by_partition: BTreeMap<u16, Vec<(usize, DeliveryId, Token)>> = BTreeMap::new();
@@ -64,7 +97,10 @@ impl App {
             let place = Place { space: space.clone(), partition };
             let failing = failing(queue);
             let some = held.iter().map(|(_, id, token)| (id.number, *token)).collect();
-            let settle = Settle::new(place, queue.id.clone(), self.terms(space, queue), act, &failing, some);
+            let mut settle = Settle::new(place, queue.id.clone(), self.terms(space, queue), act, &failing, some);
+            if let Some((is_json, reply)) = reply {
+                settle = settle.reply_with(*is_json, reply.clone());
+            }
             let once = once.map(|once| once.part(part));
             (partition, held, self.engine.run(&settle, once.as_ref()).await)
         });

@@ -9,9 +9,10 @@ use hermod_core::WorkerId;
 use hermod_core::queue::settle::Outcome;
 use hermod_core::queue::{DeliveryId, Token};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::document::{DeliveryDocument, span};
+use super::document::{DeliveryDocument, payload, span};
 use crate::app::{Caller, ClaimAsk, SettleAsk};
 use crate::code::{Code, Problem};
 use crate::http::Shell;
@@ -84,6 +85,11 @@ pub(crate) struct SettleBody {
     /// nack: how long until it can be claimed again; as the queue's backoff says if absent.
     #[schema(example = "30s")]
     delay: Option<String>,
+    /// ack of one: what is replied to whoever waits for it, any JSON.
+    #[schema(value_type = Option<Object>)]
+    reply: Option<Box<RawValue>>,
+    /// The same, if that is not JSON: bytes in base64.
+    reply_base64: Option<String>,
     /// extend: for how long from now; as long as the queue says if absent.
     #[schema(example = "1m")]
     lease: Option<String>,
@@ -117,7 +123,14 @@ impl SettleBody {
 
     /// Neither field means anything here.
     fn only(&self, delay: bool, lease: bool) -> Result<(), Problem> {
-        for (field, is_there, is_known) in [("delay", self.delay.is_some(), delay), ("lease", self.lease.is_some(), lease)] {
+        let is_ack = !delay && !lease;
+        let fields = [
+            ("delay", self.delay.is_some(), delay),
+            ("lease", self.lease.is_some(), lease),
+            ("reply", self.reply.is_some(), is_ack),
+            ("reply_base64", self.reply_base64.is_some(), is_ack),
+        ];
+        for (field, is_there, is_known) in fields {
             if is_there && !is_known {
                 return Err(Problem::new(Code::UnknownField, format!("{field} has no meaning here.")).in_field(field));
             }
@@ -209,6 +222,15 @@ pub(crate) async fn ack(
     sent: Sent<SettleBody>,
 ) -> Result<Response, Problem> {
     sent.value.only(false, false)?;
+    let reply = payload(sent.value.reply.as_deref(), sent.value.reply_base64.as_deref())?;
+    if let Some(reply) = reply {
+        let held = sent.value.held()?;
+        let [only] = *held else {
+            return Err(Problem::new(Code::InvalidField, "reply is to one delivery.").in_field("reply"));
+        };
+        let outcome = shell.app.ack_with(&caller, &queue, only, reply, sent.once("queue/ack")?.as_ref()).await?;
+        return Ok(answer(StatusCode::OK, &SettledDocument::new(only.0, outcome, false)));
+    }
     settle(&shell, &caller, &queue, &sent, SettleAsk::Ack).await
 }
 

@@ -46,6 +46,24 @@ pub(crate) struct DeliveryBody<'a> {
     max_attempts: Option<u64>,
     /// Not to be handed out from then on.
     expires_at: Option<String>,
+    /// The answer waits for what the holder replies when it is done. For one delivery, not for a list.
+    pub(super) reply: Option<ReplyBody<'a>>,
+}
+
+/// How long to wait for a reply.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplyBody<'a> {
+    /// Less than a request may take.
+    #[schema(example = "5s")]
+    #[serde(borrow)]
+    timeout: Cow<'a, str>,
+}
+
+impl ReplyBody<'_> {
+    pub(super) fn timeout(&self) -> Result<Micros, Invalid> {
+        span("reply.timeout", &self.timeout)
+    }
 }
 
 /// Reads a time as RFC 3339.

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::document::DeliveryBody;
+use super::reply::{RepliedDocument, push_and_wait};
 use crate::app::{App, Caller, PushAnswer};
 use crate::code::{Code, Problem};
 use crate::http::Shell;
@@ -95,6 +96,7 @@ pub(crate) struct PushedList<'a> {
 #[utoipa::path(post, path = "/v1/queues/{queue}/deliveries", tag = "queue", request_body = DeliveryBody<'_>,
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same key and body replays the answer.")),
     responses((status = 201, body = PushedDocument, description = "Of a list or of lines 200, and one for each."),
+        (status = 200, body = RepliedDocument<'_>, description = "With reply: what the holder replied."),
         (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn push(
     State(shell): State<Arc<Shell>>,
@@ -111,7 +113,11 @@ pub(crate) async fn push(
     let once = raw.once("queue/push")?;
     let text = raw.bytes.trim_ascii_start();
     if !text.starts_with(b"[") {
-        let delivery = parse::<DeliveryBody<'_>>(&raw.bytes)?.delivery()?;
+        let body = parse::<DeliveryBody<'_>>(&raw.bytes)?;
+        let delivery = body.delivery()?;
+        if let Some(reply) = &body.reply {
+            return push_and_wait(&shell, &caller, &queue, delivery, reply, once.as_ref()).await;
+        }
         let pushed = shell.app.push(&caller, &queue, vec![delivery], once.as_ref()).await?;
         let pushed = pushed.into_iter().next().ok_or_else(|| Problem::new(Code::Internal, "Nothing was pushed."))??;
         return Ok(answer(StatusCode::CREATED, &PushedDocument::new(&pushed)));
@@ -128,7 +134,11 @@ pub(crate) async fn push(
 }
 
 fn read(text: &[u8]) -> Result<Delivery, Problem> {
-    Ok(parse::<DeliveryBody<'_>>(text)?.delivery()?)
+    let body = parse::<DeliveryBody<'_>>(text)?;
+    if body.reply.is_some() {
+        return Err(Problem::new(Code::InvalidField, "reply is for one delivery, not for one of several.").in_field("reply"));
+    }
+    Ok(body.delivery()?)
 }
 
 /// Pushes those that could be read; what became of each, in order.

@@ -1,0 +1,181 @@
+//! Workers come, go and die under load, on two servers; so do a server and a primary of the store.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hermod_tests::server::{Cluster, Hermod};
+use hermod_tests::{Store, unique};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::load::{Load, join};
+use super::stream::Stream;
+use super::{Caller, Live, SOON, shared};
+use crate::outage::until;
+
+const RECIPIENTS: u64 = 40;
+/// The node time-out of 2 s, an election, and a machine that does much else.
+const RESUMED: Duration = Duration::from_secs(40);
+
+/// Works under this name, on whichever server answers, until told to stop.
+async fn worker(load: Load, teams: [Caller; 2], queue: &'static str, name: String, mut at: usize) -> Result<()> {
+    while !load.is_stopped() {
+        let team = &teams[at % 2];
+        at += 1;
+        let registered = team.put(&format!("/v1/queues/{queue}/workers/{name}"), &json!({})).await;
+        let Some(registered) = registered.ok().filter(|reply| reply.status == 200) else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let incarnation = registered.expect(200)?["incarnation"].clone();
+        let body = json!({"worker": name, "incarnation": incarnation, "count": 5, "wait_ms": 200});
+        while !load.is_stopped() && load.work_as(team, queue, &body).await?.is_some() {}
+    }
+    Ok(())
+}
+
+/// Works until nothing is left.
+async fn drain(load: &Load, team: &Caller, queue: &str) -> Result<()> {
+    let last = team.register(queue, "last").await?;
+    let body = json!({"worker": "last", "incarnation": last.incarnation, "count": 200, "wait_ms": 100});
+    let began = Instant::now();
+    loop {
+        load.work_as(team, queue, &body).await?.context("an answer")?;
+        let stats = team.stats(queue).await?;
+        let left: u64 = ["ready", "scheduled", "leased"].iter().filter_map(|name| stats[name].as_u64()).sum();
+        if left == 0 {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < RESUMED, "{left} are left: {stats}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_out_of_order_when_a_primary_and_a_server_die() -> Result<()> {
+    let mut cluster = Cluster::start()?;
+    let url = cluster.url();
+    let serve = || Hermod::serve(["--store", &url, "--durability", "replicas:1"]);
+    let (mut killed, staying) = (serve()?, serve()?);
+    let team = |hermod: &Hermod| -> Result<Caller> { Ok(Caller::new(hermod.url()?, Some(&hermod.admin_key()?))) };
+    let teams = [team(&killed)?, team(&staying)?];
+    for team in &teams {
+        team.sticky("q", json!({"worker_ttl": "2s", "lease": "5s", "max_attempts": 100})).await?;
+    }
+    let load = Load::default().patient();
+    let mut all = JoinSet::new();
+    for n in 0..4_usize {
+        all.spawn(worker(load.clone(), teams.clone(), "q", format!("w{n}"), n));
+    }
+    let mut pushers = load.start(&teams[1], "q", 3, 0, RECIPIENTS);
+    let under_way = async || load.acked.load(Ordering::SeqCst) > 100;
+    until(SOON, "the load to be under way", under_way).await?;
+    killed.kill9()?;
+    let port = cluster.kill_primary(0)?;
+    cluster.settle()?;
+    cluster.restart(port)?;
+    let acked = load.acked.load(Ordering::SeqCst);
+    until(RESUMED, "the load to go on", async || load.acked.load(Ordering::SeqCst) > acked + 100).await?;
+    load.stop();
+    join(std::mem::take(&mut pushers)).await?;
+    join(std::mem::take(&mut all)).await?;
+    drain(&load, &teams[1], "q").await?;
+    let sum = load.ledger.check_drained()?;
+    println!("{sum:?}");
+    ensure!(teams[1].stats("q").await?["dead"] == 0);
+    Ok(())
+}
+
+/// One after the other drains, leaves and comes back, as in a rollout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_of_all_workers_redelivers_nothing() -> Result<()> {
+    for store in Store::ALL {
+        let live = Live::start(&shared(store)?, &unique("rolling")).await?;
+        let team = &live.team;
+        team.sticky("q", json!({})).await?;
+        let load = Load::default();
+        let mut pushers = load.start(team, "q", 2, 0, RECIPIENTS);
+        let mut all = JoinSet::new();
+        for n in 0..3_u64 {
+            let (load, team) = (load.clone(), team.clone());
+            all.spawn(async move {
+                let name = format!("w{n}");
+                for round in 0..4_u64 {
+                    let worker = team.register("q", &name).await?;
+                    let body = json!({"worker": name, "incarnation": worker.incarnation, "count": 3, "wait_ms": 50});
+                    // Not all at once.
+                    let until = Instant::now() + Duration::from_millis(300 + 200 * ((n + round) % 3));
+                    while Instant::now() < until {
+                        load.work_as(&team, "q", &body).await?.context("it is registered")?;
+                    }
+                    team.drain("q", &worker).await?;
+                    // It holds nothing, as it acks whatever it claims before it goes on.
+                    while load.work_as(&team, "q", &body).await?.context("it is registered")? > 0 {}
+                    team.delete(&format!("/v1/queues/q/workers/{name}")).await?.expect(204)?;
+                }
+                Ok(())
+            });
+        }
+        join(all).await?;
+        load.stop();
+        join(std::mem::take(&mut pushers)).await?;
+        drain(&load, team, "q").await?;
+        let sum = load.ledger.check_drained()?;
+        ensure!(sum.repeated == 0 && sum.finished > 100, "{store:?}: {sum:?}");
+        live.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_stream_is_noticed_within_two_seconds() -> Result<()> {
+    for store in Store::ALL {
+        for is_socket in [false, true] {
+            let live = Live::start(&shared(store)?, &unique("closed")).await?;
+            let team = &live.team;
+            team.sticky("q", json!({"worker_ttl": "1h"})).await?;
+            let open = async |query: &str| match is_socket {
+                true => Stream::socket(&live, query).await,
+                false => Stream::events(&live, query).await,
+            };
+            let mut stream = open("worker=dies&credits=1").await?;
+            team.push("q", json!({"to": "ann", "payload": 1})).await?;
+            let held = stream.next().await?;
+            let heir = team.register("q", "heir").await?;
+            let closed = Instant::now();
+            drop(stream);
+            let taken = team.claim_as("q", &heir, json!({"wait_ms": 10_000})).await?;
+            let took = closed.elapsed();
+            ensure!(taken.len() == 1 && taken[0]["attempt"] == 2, "{store:?}: {taken:?}");
+            ensure!(took < Duration::from_secs(2), "{store:?}: after {took:?}");
+            assert_eq!(team.settle("q", "ack", &held, json!({})).await?["outcome"], "stale");
+            let explained = team.explain("q", "ann").await?;
+            assert_eq!(explained["changes"][0]["why"], "closed", "{explained}");
+            live.stop().await;
+        }
+    }
+    Ok(())
+}
+
+/// Who comes back within the second keeps its recipients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_opened_again_keeps_its_recipients() -> Result<()> {
+    for store in Store::ALL {
+        let live = Live::start(&shared(store)?, &unique("again")).await?;
+        let team = &live.team;
+        team.sticky("q", json!({"worker_ttl": "1h"})).await?;
+        let worker = team.register("q", "w1").await?;
+        let query = format!("worker=w1&incarnation={}", worker.incarnation);
+        let mut stream = Stream::events(&live, &query).await?;
+        team.push("q", json!({"to": "ann", "payload": 1})).await?;
+        stream.next().await?;
+        team.register("q", "other").await?;
+        drop(stream);
+        let mut stream = Stream::events(&live, &query).await?;
+        assert_eq!(stream.next().await?["payload"], 1);
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(team.explain("q", "ann").await?["worker"], "w1", "{store:?}");
+        live.stop().await;
+    }
+    Ok(())
+}
