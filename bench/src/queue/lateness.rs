@@ -3,10 +3,14 @@
 //! A steady flow falls due one to three seconds after it was pushed. Consumers wait for it, by long poll or on a
 //! stream. Times are whole milliseconds, so that what the server says of them is exact: when a delivery was handed out
 //! is the end of its lease less the lease.
+//!
+//! On the embedded engine an answer waits for the disk. So what one fsync costs meanwhile is measured beside it: nobody
+//! who waits for one can be faster.
 
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -22,6 +26,9 @@ const FLOW: usize = 4_000;
 const FLOW_EVERY: Duration = Duration::from_millis(5);
 const CONSUMERS: usize = 4;
 const LEASE_MS: i64 = 30_000;
+/// So often an fsync is measured, and so much is written for it: about what a commit writes.
+const FSYNC_EVERY: Duration = Duration::from_millis(20);
+const FSYNC_BYTES: usize = 8 << 10;
 
 pub(super) async fn run() -> Result<()> {
     run_on("embedded", None, 5.0).await?;
@@ -39,15 +46,23 @@ async fn run_on(name: &str, store: Option<&str>, wanted_ms: f64) -> Result<()> {
         target.push_lines("jobs", lines).await?;
     }
     for (way, is_stream) in [("long poll", false), ("stream", true)] {
-        let seen = flow(&target, is_stream).await?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let disk = tokio::task::spawn_blocking({
+            let is_over = Arc::clone(&is_over);
+            move || fsyncs(&is_over)
+        });
+        let seen = flow(&target, is_stream).await;
+        is_over.store(true, Ordering::Relaxed);
+        let (seen, disk) = (seen?, disk.await??);
         let ms = |times: &Histogram<u64>, q: f64| Duration::from_micros(times.value_at_quantile(q)).as_secs_f64() * 1e3;
         let say = |who: &str, times: &Histogram<u64>| {
             let (p50, p99, max) = (ms(times, 0.5), ms(times, 0.99), ms(times, 1.0));
-            println!("  {way:<10} by {who:<22} p50 {p50:>6.2} ms   p99 {p99:>6.2} ms   max {max:>7.2} ms");
+            println!("  {way:<10} {who:<25} p50 {p50:>6.2} ms   p99 {p99:>6.2} ms   max {max:>7.2} ms");
             p99
         };
-        say("the server's answers", &seen.told);
-        let p99 = say("the consumer's clock", &seen.felt);
+        say("one fsync, meanwhile", &disk);
+        say("by the server's answers", &seen.told);
+        let p99 = say("by the consumer's clock", &seen.felt);
         let word = if p99 < wanted_ms && seen.early == 0 { "reached" } else { "NOT reached" };
         println!(
             "  {way:<10} {} handed out, {} early; wanted p99 below {wanted_ms} ms and none early: {word}",
@@ -93,6 +108,22 @@ impl Seen {
         self.early += other.early;
         Ok(())
     }
+}
+
+/// What an fsync costs, over and over, in a file whose room is there already.
+fn fsyncs(is_over: &AtomicBool) -> Result<Histogram<u64>> {
+    let (file, room) = (tempfile::tempfile()?, vec![1; FSYNC_BYTES]);
+    let mut times = Histogram::new_with_bounds(1, 60_000_000, 3)?;
+    file.write_all_at(&room, 0)?;
+    file.sync_all()?;
+    while !is_over.load(Ordering::Relaxed) {
+        file.write_all_at(&room, 0)?;
+        let began = Instant::now();
+        file.sync_all()?;
+        times.saturating_record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        std::thread::sleep(FSYNC_EVERY);
+    }
+    Ok(times)
 }
 
 fn now_us() -> Result<i64> {

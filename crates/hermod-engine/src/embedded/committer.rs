@@ -30,6 +30,9 @@ const RETRY_WAIT: Duration = Duration::from_millis(100);
 /// The write-ahead log is begun anew beyond so many pages (16 MiB).
 const LOG_PAGES_MAX: u64 = 4_096;
 
+/// What a commit writes beside its frame, about: the pages it begins in.
+const COMMIT_BYTES: u64 = 8 << 10;
+
 /// The room of a larger frame is given back after it was written.
 const FRAME_KEPT: usize = 1 << 20;
 
@@ -58,6 +61,8 @@ struct Shared {
     progress: watch::Sender<Progress>,
     folded: AtomicU64,
     log_pages: AtomicU64,
+    /// About how many bytes went into the write-ahead log since it was last copied back.
+    logged: AtomicU64,
     commits: AtomicU64,
     #[cfg(test)]
     disk_full: AtomicBool,
@@ -84,6 +89,7 @@ impl Committer {
             progress: watch::Sender::new(Progress::default()),
             folded: AtomicU64::new(folded),
             log_pages: AtomicU64::new(0),
+            logged: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             #[cfg(test)]
             disk_full: AtomicBool::new(false),
@@ -147,9 +153,19 @@ impl Committer {
         self.shared.open.lock().frame.len()
     }
 
-    /// Frames up to `folded` are in the snapshot and may go; the write-ahead log has `log_pages`.
-    pub(super) fn folded(&self, folded: u64, log_pages: u64) {
+    /// Frames up to `folded` are in the snapshot and may go.
+    pub(super) fn folded(&self, folded: u64) {
         self.shared.folded.store(folded, Ordering::Release);
+    }
+
+    /// About how many bytes went into the write-ahead log since it was last copied back.
+    pub(super) fn logged(&self) -> u64 {
+        self.shared.logged.load(Ordering::Relaxed)
+    }
+
+    /// The write-ahead log was copied back, `logged` bytes of it, and has so many pages.
+    pub(super) fn copied(&self, logged: u64, log_pages: u64) {
+        self.shared.logged.fetch_sub(logged, Ordering::Relaxed);
         self.shared.log_pages.store(log_pages, Ordering::Release);
     }
 
@@ -217,6 +233,8 @@ fn commit_one(shared: &Shared, writer: &mut Writer, frame: &[u8], folded: u64) -
         match writer.commit(frame, folded) {
             Ok(_) => {
                 shared.commits.fetch_add(1, Ordering::Relaxed);
+                let bytes = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+                shared.logged.fetch_add(bytes.saturating_add(COMMIT_BYTES), Ordering::Relaxed);
                 if is_failing {
                     tracing::info!("the journal can be written again; nothing was lost");
                     shared.progress.send_modify(|p| p.is_failing = false);
@@ -243,29 +261,35 @@ fn commit_one(shared: &Shared, writer: &mut Writer, frame: &[u8], folded: u64) -
 ///
 /// Without it two crowds alternate: a large one fills its batch while a small one is being written,
 /// and the mean batch is half of what it could be. The wait ends as soon as as many have come as
-/// were answered last time, and is never longer than a fraction of what a commit takes.
+/// were answered last time, and is never longer than a fraction of what a commit takes. It counts from
+/// the answer: who comes alone, later, does not wait for others that will not come.
 #[derive(Debug, Default)]
 struct Gather {
     crowd: usize,
-    last_commit: Option<Instant>,
+    began: Option<Instant>,
+    answered: Option<Instant>,
     commit_time: Duration,
 }
 
 impl Gather {
     fn wait(&mut self, shared: &Shared, open: &mut parking_lot::MutexGuard<'_, Open>) {
-        if open.waiting > 0 {
-            let deadline = Instant::now() + (self.commit_time / 2).min(Duration::from_millis(1));
+        if open.waiting > 0
+            && let Some(answered) = self.answered
+        {
+            let deadline = answered + (self.commit_time / 2).min(Duration::from_millis(1));
             while open.waiting < self.crowd && !open.is_closing {
                 if shared.filled.wait_until(open, deadline).timed_out() {
                     break;
                 }
             }
         }
-        self.last_commit = Some(Instant::now());
+        self.began = Some(Instant::now());
     }
 
     fn committed(&mut self, waiting: usize) {
-        let took = self.last_commit.map_or(Duration::ZERO, |at| at.elapsed());
+        let now = Instant::now();
+        let took = self.began.map_or(Duration::ZERO, |at| now - at);
+        self.answered = Some(now);
         self.commit_time = (self.commit_time * 7 + took) / 8;
         // A crowd that shrank is forgotten in a few rounds, one that grew is known at once.
         self.crowd = waiting.max(self.crowd - self.crowd.div_ceil(8));
