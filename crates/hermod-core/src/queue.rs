@@ -43,5 +43,5 @@ pub use reply::{Fetch, Fetched};
 pub use settle::{Settle, SettleAct, Settled};
 pub use stats::{Counts, Stats};
 pub use webhook::{Push, Secret, Webhook};
-pub use worker::{Act, Member, Staff, Staffed, Standing, Why};
+pub use worker::{Act, Member, Staff, Staffed, Standing, Upkeep, Why};
 pub use workers::{Roll, Rolled, Working};

@@ -92,7 +92,7 @@ codes! {
     /// It took too long.
     Timeout = "timeout", 504, true, "The request took too long";
     /// Nobody replied in time.
-    ReplyTimeout = "reply_timeout", 504, false, "Nobody replied in time";
+    ReplyTimeout = "reply_timeout", 504, true, "Nobody replied in time";
     /// The memory bound is reached.
     StoreFull = "store_full", 507, true, "The store is full";
 }

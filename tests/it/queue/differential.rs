@@ -9,7 +9,7 @@ use hermod_core::queue::claim::Failing;
 use hermod_core::queue::edit::Change;
 use hermod_core::queue::push::Push;
 use hermod_core::queue::settle::SettleAct;
-use hermod_core::queue::worker::{Act, Member, Staff};
+use hermod_core::queue::worker::{Act, Member, Staff, Upkeep};
 use hermod_core::queue::{
     Backoff, Claim, Delivery, Due, Edit, Fetch, Filter, IfExists, List, Look, Number, Replied, Roll, Settle, Stats, Terms, Token,
 };
@@ -339,7 +339,8 @@ impl History {
         let ttl = self.draws.one_of(&[SECOND, 5 * SECOND, 15 * SECOND]);
         let idle_after = self.draws.one_of(&[SECOND, 30 * SECOND, 600 * SECOND]);
         let terms = self.begin();
-        let op = Staff::new(self.place.clone(), self.queue.clone(), terms, act, us(ttl), self.failing, us(idle_after), members.clone());
+        let upkeep = Upkeep { ttl: us(ttl), idle_after: us(idle_after), failing: self.failing };
+        let op = Staff::new(self.place.clone(), self.queue.clone(), terms, act, upkeep, members.clone());
         let points: Vec<_> = members.iter().map(|member| op.points(&member.worker)).collect();
         let expected = self.model.staff(act, ttl, idle_after, &self.failing, &members, &points);
         let staffed = self.ask(&op).await?;

@@ -192,7 +192,8 @@ async fn two_routers_one_owner() -> Result<()> {
         let all = recipients(40);
         // Both route to all of them at once.
         let (a, b) = tokio::join!(one.team.push_to_each("q", &all, 1), other.team.push_to_each("q", &all, 2));
-        (a?, b?);
+        a?;
+        b?;
         let mut owners = std::collections::BTreeMap::new();
         let mut finished = 0;
         while finished < 80 {

@@ -135,9 +135,10 @@ impl QueueModel {
         claimed.dead += self.tend(failing, 10).dead;
         let (standing, is_given) = self.standing(worker);
         claimed.standing = standing;
-        while is_given {
+        loop {
             let mut has_freed = false;
-            let heads: Vec<_> = self.mine(worker).into_iter().filter(|(at, _)| *at <= now).take(count - claimed.handed.len()).collect();
+            let mine = if is_given { self.mine(worker) } else { Vec::new() };
+            let heads: Vec<_> = mine.into_iter().filter(|(at, _)| *at <= now).take(count - claimed.handed.len()).collect();
             for (_, number) in heads {
                 let is_over = |item: &Item| {
                     let is_late = failing.drop_after.is_some_and(|span| item.due + span.get() <= now);

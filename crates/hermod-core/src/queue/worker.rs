@@ -107,6 +107,17 @@ pub enum Act {
     Leave,
 }
 
+/// How a queue treats its workers, and what they leave behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upkeep {
+    /// How long they live without being heard of.
+    pub ttl: Micros,
+    /// How long a recipient keeps its owner when there is nothing for it.
+    pub idle_after: Micros,
+    /// What becomes of deliveries that fail.
+    pub failing: Failing,
+}
+
 /// Tells a partition of workers, and clears up after those who are gone.
 #[derive(Clone, Debug)]
 pub struct Staff {
@@ -114,28 +125,15 @@ pub struct Staff {
     queue: QueueId,
     terms: Terms,
     act: Act,
-    /// How long they live without being heard of.
-    ttl: Micros,
-    failing: Failing,
-    /// How long a recipient keeps its owner when there is nothing for it.
-    idle_after: Micros,
+    upkeep: Upkeep,
     members: Vec<Member>,
 }
 
 impl Staff {
     /// There are at most [`MEMBERS_MAX`]; with none it only clears up.
-    pub fn new(
-        place: Place,
-        queue: QueueId,
-        terms: Terms,
-        act: Act,
-        ttl: Micros,
-        failing: Failing,
-        idle_after: Micros,
-        members: Vec<Member>,
-    ) -> Staff {
+    pub fn new(place: Place, queue: QueueId, terms: Terms, act: Act, upkeep: Upkeep, members: Vec<Member>) -> Staff {
         debug_assert!(members.len() <= MEMBERS_MAX, "a script must not hold up the others for long");
-        Staff { place, queue, terms, act, ttl, failing, idle_after, members }
+        Staff { place, queue, terms, act, upkeep, members }
     }
 
     /// Where a worker stands in the ring of this partition.
@@ -147,7 +145,7 @@ impl Staff {
 
     fn tell(&self, change: &mut Change<'_>, member: &Member, now: Micros) -> (Standing, u64) {
         let name = member.worker.as_str();
-        let until = now.plus(self.ttl).since(member.age);
+        let until = now.plus(self.upkeep.ttl).since(member.age);
         let known = change.queue.owners.workers.get(name).cloned();
         if let Act::Join { .. } = self.act {
             let incarnation = if member.incarnation == 0 { change.queue.number(now) } else { member.incarnation };
@@ -193,8 +191,8 @@ impl Staff {
         change.queue.agree(self.terms, now);
         let members = self.members.iter().map(|member| self.tell(change, member, now)).collect();
         change.queue.expire();
-        let tended = tend(change, &self.failing, MOVED_MAX);
-        change.queue.trim(self.idle_after);
+        let tended = tend(change, &self.upkeep.failing, MOVED_MAX);
+        change.queue.trim(self.upkeep.idle_after);
         Staffed {
             now,
             next_end: change.queue.next_worker_end(),
@@ -296,8 +294,8 @@ impl Operation for Staff {
             Act::Drain => 3,
             Act::Leave => 4,
         });
-        record::put(given, [self.ttl.get(), self.idle_after.get()]);
-        self.failing.write(given);
+        record::put(given, [self.upkeep.ttl.get(), self.upkeep.idle_after.get()]);
+        self.upkeep.failing.write(given);
         given.extend_from_slice(&u16::try_from(self.members.len()).expect("few").to_le_bytes());
         for member in &self.members {
             write_text(given, member.worker.as_str());

@@ -100,8 +100,8 @@ impl Operation for Roll {
             let length = |number| queue.slot(number).and_then(|slot| queue.line(slot.meta().0.to)).map_or(0, |(_, length)| length - 1);
             return Ok(Rolled { now, parked, behind: count(heads.map(length).sum()), workers: Vec::new() });
         }
-        let working = |(name, worker): (&Box<str>, &Worker)| Working {
-            worker: name.clone(),
+        let working = |(name, worker): (&str, &Worker)| Working {
+            worker: name.into(),
             incarnation: worker.incarnation,
             until: worker.until,
             standing: match worker {
@@ -114,7 +114,12 @@ impl Operation for Roll {
             waiting: count(queue.due_of(name).count()),
             in_flight: count(queue.held_by(name).count()),
         };
-        Ok(Rolled { now, parked, behind: count(queue.rest.len()), workers: queue.owners.workers.iter().map(working).collect() })
+        Ok(Rolled {
+            now,
+            parked,
+            behind: count(queue.rest.len()),
+            workers: queue.owners.workers.iter().map(|(name, worker)| working((name, worker))).collect(),
+        })
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {

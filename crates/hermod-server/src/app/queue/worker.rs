@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::worker::{Act, MEMBERS_MAX, Member, Staff, Staffed};
 use hermod_core::queue::workers::COUNTED_MAX;
-use hermod_core::queue::{DeliveryId, Explained, Look, Mode, Queue, Roll, Standing, WEIGHT_MAX, Working};
+use hermod_core::queue::{DeliveryId, Explained, Look, Mode, Queue, Roll, Standing, Upkeep, WEIGHT_MAX, Working};
 use hermod_core::{Invalid, Micros, Once, Outcome, Place, QueueId, Recipient, SpaceId, WorkerId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -126,9 +126,10 @@ impl App {
         members: &[Member],
     ) -> Result<Vec<(u16, Staffed)>, Problem> {
         let terms = self.terms(space, queue);
+        let upkeep = Upkeep { ttl, idle_after: queue.idle_after, failing: failing(queue) };
         let told = partitions.into_iter().map(|partition| {
             let place = Place { space: space.clone(), partition };
-            let staff = Staff::new(place, queue.id.clone(), terms, act, ttl, failing(queue), queue.idle_after, members.to_vec());
+            let staff = Staff::new(place, queue.id.clone(), terms, act, upkeep, members.to_vec());
             async move { (partition, self.engine.run(&staff, None).await) }
         });
         let mut answers = Vec::new();
