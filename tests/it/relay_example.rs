@@ -30,8 +30,9 @@ fn run(args: &[&str], env: &[(&str, &str)]) -> Result<String> {
 
 fn all_is_told(said: &str, messages: u64) -> Result<()> {
     let summary = format!("all {messages} messages were processed, in order for each recipient");
-    for told in ["w2 was killed", "went on with that message", "w2 closed its stream and did not come back", "it had none before", &summary]
-    {
+    let killed = said.lines().find_map(|line| line.split_once(" was killed while it had message ")).context("who was killed")?.0;
+    let why = format!("{killed} closed its stream and did not come back");
+    for told in ["went on with that message", &why, "it had none before", &summary] {
         ensure!(said.contains(told), "{told}:\n{said}");
     }
     let processed = said.lines().filter_map(|line| line.split_once(" processed ")?.1.parse::<u64>().ok());

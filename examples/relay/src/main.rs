@@ -5,16 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Parser;
 use hermod_client::{Claimed, Client, DeliveryStream, HeldOutcome, OwnerReason, QueueDraft, QueueMode};
 use hermod_server::{Config, Mode, Server};
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
-/// The one that is killed.
-const VICTIM: &str = "w2";
 /// So many messages, each of another recipient, are on their way to a worker at once.
 const CREDITS: u32 = 4;
 /// How long a message takes to be processed.
@@ -84,7 +81,7 @@ async fn watch(hermod: &Client, queue: &str, args: &Args, ledger: &Mutex<Ledger>
         for recipient in 0..args.recipients {
             hermod.queues().relay(queue, packed(recipient, number).to_string()).await?;
         }
-        locked(ledger).is_victim_doomed = number >= args.messages / 3;
+        locked(ledger).is_time_to_die = number >= args.messages / 3;
     }
     while locked(ledger).finished() < all {
         ensure!(begun.elapsed() < PATIENCE, "LOST: {} of {all} messages were processed, no more come", locked(ledger).finished());
@@ -94,8 +91,8 @@ async fn watch(hermod: &Client, queue: &str, args: &Args, ledger: &Mutex<Ledger>
         let ledger = locked(ledger);
         (ledger.killed.clone(), ledger.faults.clone(), ledger.by_worker.clone())
     };
-    let killed = killed.context("the worker was never killed")?;
-    println!("{VICTIM} was killed while it had message {} of {}, and said nothing to anybody", killed.number, killed.recipient);
+    let killed = killed.context("no worker was killed")?;
+    println!("{} was killed while it had message {} of {}, and said nothing to anybody", killed.worker, killed.number, killed.recipient);
     let (heir, after) = killed.taken_over.context("nobody has taken over")?;
     println!("{heir} went on with that message {:.1} s later\n", after.as_secs_f64());
     let explained = hermod.queues().explain(queue, &killed.recipient).await?;
@@ -103,9 +100,7 @@ async fn watch(hermod: &Client, queue: &str, args: &Args, ledger: &Mutex<Ledger>
     for (worker, count) in &share {
         println!("{worker} processed {count}");
     }
-    if !faults.is_empty() {
-        bail!("OUT OF ORDER: {}", faults.join("; "));
-    }
+    ensure!(faults.is_empty(), "OUT OF ORDER: {}", faults.join("; "));
     let stats = hermod.queues().stats(queue).await?;
     ensure!(stats.ready + stats.scheduled + stats.leased + stats.dead == 0, "something is left: {stats:?}");
     let why = explained.changes.first().map(|change| (&change.why, change.worker.as_deref()));
@@ -121,9 +116,8 @@ async fn work(hermod: Client, queue: String, name: &'static str, mut stream: Del
             let (recipient, number) = unpacked(&delivery)?;
             locked(&ledger).begin(name, &recipient, number);
             tokio::time::sleep(WORK).await;
-            if name == VICTIM && locked(&ledger).is_victim_doomed {
+            if locked(&ledger).kills(name, &recipient, number) {
                 // It neither settles what it has nor leaves: what is dropped here is its connection.
-                locked(&ledger).killed = Some(Killed { recipient, number, at: Instant::now(), taken_over: None });
                 return Ok(());
             }
             if hermod.queues().ack(&queue, &delivery).await?.outcome == HeldOutcome::Done {
@@ -138,19 +132,14 @@ async fn work(hermod: Client, queue: String, name: &'static str, mut stream: Del
 }
 
 /// A message as a sender packs it: only whom it is for can be read on the way. Here the number stands where the secret would.
-fn packed(recipient: u64, number: u64) -> serde_json::Value {
+fn packed(recipient: u64, number: u64) -> Value {
     let whom = json!({"header": {"kid": format!("did:example:bot-{recipient:02}#key-1")}, "encrypted_key": "a2V5"});
     json!({"protected": "eyJlbmMiOiJYQzIwUCJ9", "recipients": [whom], "iv": "aXY", "ciphertext": number.to_string(), "tag": "dGFn"})
 }
 
-#[derive(Deserialize)]
-struct Packed {
-    ciphertext: String,
-}
-
 fn unpacked(delivery: &Claimed) -> anyhow::Result<(String, u64)> {
     let recipient = delivery.to.clone().context("a message without a recipient")?;
-    Ok((recipient, delivery.payload::<Packed>()?.ciphertext.parse()?))
+    Ok((recipient, delivery.payload::<Value>()?["ciphertext"].as_str().context("a message without a text")?.parse()?))
 }
 
 /// What was processed, by whom, and what was wrong with it.
@@ -160,13 +149,14 @@ struct Ledger {
     next: HashMap<String, u64>,
     by_worker: BTreeMap<&'static str, u64>,
     faults: Vec<String>,
-    is_victim_doomed: bool,
+    is_time_to_die: bool,
     killed: Option<Killed>,
 }
 
 /// A worker that died while it had this message.
 #[derive(Clone)]
 struct Killed {
+    worker: &'static str,
     recipient: String,
     number: u64,
     at: Instant,
@@ -182,6 +172,15 @@ impl Ledger {
         if let Some(killed) = self.killed.as_mut().filter(|killed| killed.recipient == recipient && killed.taken_over.is_none()) {
             killed.taken_over = Some((worker, killed.at.elapsed()));
         }
+    }
+
+    /// Whether a worker dies here: the first that is at work when it is time.
+    fn kills(&mut self, worker: &'static str, recipient: &str, number: u64) -> bool {
+        let is_killed = self.is_time_to_die && self.killed.is_none();
+        if is_killed {
+            self.killed = Some(Killed { worker, recipient: recipient.to_owned(), number, at: Instant::now(), taken_over: None });
+        }
+        is_killed
     }
 
     fn finish(&mut self, worker: &'static str, recipient: String) {
