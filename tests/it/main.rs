@@ -14,6 +14,7 @@ mod outage;
 mod property;
 mod queue;
 mod readme;
+mod relay_example;
 mod reservations;
 mod servers;
 mod tables;

@@ -1,4 +1,4 @@
-//! What the README shows is what happens.
+//! What the README and the guide to queues show is what happens.
 
 use std::process::{Command, Output};
 
@@ -6,11 +6,12 @@ use anyhow::{Context, Result, ensure};
 use hermod_tests::server::Hermod;
 
 const README: &str = include_str!("../../README.md");
+const QUEUE: &str = include_str!("../../docs/queue.md");
 
 /// The code blocks of one language, in order.
-fn blocks(language: &str) -> Vec<String> {
+fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
-    README.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
+    page.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
 }
 
 fn sh(command: &str, env: &[(&str, &str)]) -> Result<Output> {
@@ -35,20 +36,18 @@ fn without_times(text: &str) -> String {
     out
 }
 
-/// The ids and tokens in an answer, in order.
+/// The ids, tokens and other numbers that name something in an answer, in order.
 fn names(text: &str) -> Vec<String> {
     let after = |label: &str| -> Vec<String> {
         let rest = text.split(label).skip(1);
         rest.map(|rest| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()).collect()
     };
-    [after("\"id\":\"dl_"), after("\"token\":")].concat()
+    ["\"id\":\"dl_", "\"token\":", "\"incarnation\":", "\"epoch\":"].map(after).concat()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_minute_is_as_printed() -> Result<()> {
-    let hermod = Hermod::dev::<&str>([])?;
+/// Does what is shown, and looks whether the same is printed; how many commands there were.
+fn play(shown: &str, hermod: &Hermod) -> Result<usize> {
     let address = hermod.url()?.trim_start_matches("http://").to_owned();
-    let shown = blocks("console").concat();
     let mut steps = 0;
     // What a delivery is called differs from run to run, but is the same in all that is printed of it.
     let mut called: Vec<(String, String)> = Vec::new();
@@ -63,7 +62,22 @@ async fn the_first_minute_is_as_printed() -> Result<()> {
         ensure!(without_times(printed.trim()) == without_times(expected.trim()), "{command}\nprinted {printed}\nshown   {expected}");
         steps += 1;
     }
+    Ok(steps)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_minute_is_as_printed() -> Result<()> {
+    let steps = play(&blocks(README, "console").concat(), &Hermod::dev::<&str>([])?)?;
     ensure!(steps == 6, "the README shows {steps} commands");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guide_to_sticky_queues_is_as_printed() -> Result<()> {
+    let (_, section) = QUEUE.split_once("## Sticky queues").context("the section")?;
+    let shown = blocks(section, "console").into_iter().next().context("a walkthrough")?;
+    let steps = play(&shown, &Hermod::dev::<&str>([])?)?;
+    ensure!(steps == 10, "the guide shows {steps} commands");
     Ok(())
 }
 
@@ -73,7 +87,7 @@ async fn the_commands_of_a_real_server_work() -> Result<()> {
     let hermod = Hermod::serve::<&str>([])?;
     let key = hermod.admin_key()?;
     let binary = hermod_tests::server::hermod_binary()?;
-    let block = blocks("sh").into_iter().find(|block| block.contains("hermod rules create")).context("the client commands")?;
+    let block = blocks(README, "sh").into_iter().find(|block| block.contains("hermod rules create")).context("the client commands")?;
     let mut commands = 0;
     for line in block.lines().filter(|line| line.starts_with("hermod ")) {
         let command = line.replacen("hermod", &binary.to_string_lossy(), 1);

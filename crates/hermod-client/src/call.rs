@@ -77,6 +77,20 @@ impl Client {
         self.send(&call).await?.json()
     }
 
+    /// Says something that is the same when it is said twice, so that no key is needed.
+    pub(crate) async fn say<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: &impl Serialize) -> Result<T, ClientError> {
+        self.send(&self.call_with(method, path, body)?).await?.json()
+    }
+
+    /// The same, of something that is to be no more.
+    pub(crate) async fn withdraw(&self, path: &[&str], query: &[(&str, String)]) -> Result<(), ClientError> {
+        let mut call = self.call(Method::DELETE, path)?;
+        if !query.is_empty() {
+            call.url.query_pairs_mut().extend_pairs(query);
+        }
+        self.send(&call).await.map(drop)
+    }
+
     /// Asks for something that may take up to `wait` by design: what bounds other calls comes on top. Repeated
     /// only if nothing can have happened.
     pub(crate) async fn wait_for<T: DeserializeOwned>(

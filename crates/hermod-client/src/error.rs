@@ -74,6 +74,12 @@ impl ClientError {
         }
     }
 
+    /// Whether a worker of a sticky queue must register again: it was not heard of for too long, it left, or another has
+    /// registered under its name.
+    pub fn is_worker_gone(&self) -> bool {
+        self.problem().is_some_and(|problem| problem.code == "worker_gone")
+    }
+
     /// The server's problem document, if it gave one.
     pub fn problem(&self) -> Option<&Problem> {
         match self {

@@ -62,8 +62,9 @@ pub use limit::{
 pub use page::{Page, PageRequest};
 pub use queues::{
     Backoff, Bulk, BulkChange, ClaimRequest, Claimed, Delivery, DeliveryFilter, DeliveryState, DeliveryStream, Dst, Due, EditOutcome,
-    Edited, Held, HeldOutcome, IfExists, NewDelivery, OnExhausted, OnFailure, Overdue, Push, PushOutcome, Pushed, Queue, QueueDraft,
-    QueueMode, QueueOrder, QueueStats, Queues, Relayed, Schedule, ScheduleDraft, Schedules, SettledDelivery, Webhook, Which,
+    Edited, Held, HeldOutcome, IfExists, NewDelivery, OnExhausted, OnFailure, Overdue, OwnerChange, OwnerReason, Push, PushOutcome, Pushed,
+    Queue, QueueDraft, QueueMode, QueueOrder, QueueStats, Queues, Recipient, RecipientHead, RecipientState, RegisteredWorker, Relayed,
+    Schedule, ScheduleDraft, Schedules, SettledDelivery, Webhook, Which, Worker, WorkerState, Workers,
 };
 pub use retry::Retry;
 pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};

@@ -7,10 +7,12 @@ mod edit;
 mod look;
 mod push;
 mod queue;
+mod recipient;
 mod relay;
 mod schedule;
 mod stream;
 mod words;
+mod workers;
 
 use reqwest::Method;
 
@@ -25,10 +27,15 @@ pub use edit::{Bulk, BulkChange, Edited, Which};
 pub use look::{DeliveryFilter, QueueStats};
 pub use push::Pushed;
 pub use queue::{Backoff, Overdue, Push, Queue, Webhook};
+pub use recipient::{OwnerChange, Recipient, RecipientHead};
 pub use relay::Relayed;
 pub use schedule::{Schedule, ScheduleDraft, Schedules};
 pub use stream::DeliveryStream;
-pub use words::{DeliveryState, Dst, EditOutcome, HeldOutcome, IfExists, OnExhausted, OnFailure, PushOutcome, QueueMode, QueueOrder};
+pub use words::{
+    DeliveryState, Dst, EditOutcome, HeldOutcome, IfExists, OnExhausted, OnFailure, OwnerReason, PushOutcome, QueueMode, QueueOrder,
+    RecipientState, WorkerState,
+};
+pub use workers::{RegisteredWorker, Worker, Workers};
 
 /// The verbs of `/v1/queues`: those of the queues themselves are here, those of their deliveries in a file for each.
 ///
@@ -49,6 +56,26 @@ pub use words::{DeliveryState, Dst, EditOutcome, HeldOutcome, IfExists, OnExhaus
 ///     }
 /// }
 /// # Ok(())
+/// # }
+/// ```
+///
+/// In a sticky queue each recipient has a worker of its own, which registers before it claims:
+///
+/// ```no_run
+/// # async fn example(client: hermod_client::Client) -> Result<(), hermod_client::ClientError> {
+/// use std::time::Duration;
+/// use hermod_client::ClaimRequest;
+///
+/// let queues = client.queues();
+/// let mut me = queues.register("inbox", "w1", None).await?;
+/// loop {
+///     let request = ClaimRequest::new(10).wait(Duration::from_secs(20)).by(&me.worker, me.incarnation);
+///     match queues.claim("inbox", &request).await {
+///         Ok(claimed) => drop(queues.ack_all("inbox", &claimed).await?),
+///         Err(fault) if fault.is_worker_gone() => me = queues.register("inbox", "w1", None).await?,
+///         Err(fault) => return Err(fault),
+///     }
+/// }
 /// # }
 /// ```
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ mod push;
 mod relay;
 mod schedule;
 mod take;
+mod workers;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +26,9 @@ Examples:
   hermod queues push mail '{\"say\": \"hello\"}' --in 90s --to ann
   hermod queues claim mail --wait 20s --ack
   hermod queues dead mail redrive --all
+  hermod queues put inbox --mode sticky
+  hermod queues tail inbox --worker w1
+  hermod queues workers inbox
   hermod queues schedule put mail digest --cron '0 9 * * MON-FRI' --zone Europe/Berlin --payload '{\"say\": \"hello\"}'
   hermod queues schedule list mail";
 
@@ -103,6 +107,24 @@ pub(crate) enum Verb {
     /// Show, redrive or purge deliveries that failed for good.
     #[command(after_help = change::DEAD_HELP)]
     Dead(change::DeadArgs),
+    /// Show the workers of a sticky queue, and how much each has.
+    Workers {
+        /// The queue's name.
+        queue: String,
+    },
+    /// Explain which worker has a recipient, and why.
+    #[command(after_help = workers::EXPLAIN_HELP)]
+    Explain {
+        /// The queue's name.
+        queue: String,
+        /// The recipient.
+        recipient: String,
+    },
+    /// Give a worker nobody new; what it holds it finishes, and its recipients go to others.
+    Drain(workers::DrainArgs),
+    /// Give a recipient to a worker.
+    #[command(after_help = workers::PIN_HELP)]
+    Pin(workers::PinArgs),
 }
 
 /// One of the verbs of schedules.
@@ -145,6 +167,10 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
         Verb::Shift(args) => return change::shift(args, &client, out).await,
         Verb::Rewrite(args) => return change::rewrite(args, &client, out).await,
         Verb::Dead(args) => return change::dead(args, &client, out).await,
+        Verb::Workers { queue } => workers::list(queue, &client, out).await?,
+        Verb::Explain { queue, recipient } => workers::explain(queue, recipient, &client, out).await?,
+        Verb::Drain(args) => workers::drain(args, &client, out).await?,
+        Verb::Pin(args) => workers::pin(args, &client, out).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 impl Shell {
     /// What it prints as JSON, where it must end with this code.
-    fn json(&self, line: &str, code: i32) -> Result<Value> {
+    pub(super) fn json(&self, line: &str, code: i32) -> Result<Value> {
         let done = self.run(&format!("{line} --json"))?;
         let said = String::from_utf8(done.stdout)?;
         let told = || format!("{line}: {said}{}", String::from_utf8_lossy(&done.stderr));

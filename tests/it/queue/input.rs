@@ -254,3 +254,142 @@ async fn a_key_does_what_its_scopes_say_in_its_own_space() -> Result<()> {
     site.server.shutdown().await;
     Ok(())
 }
+
+/// A worker that registers; its incarnation.
+async fn register(team: &Caller, worker: &str) -> Result<u64> {
+    let registered = team.put(&format!("/v1/queues/q/workers/{worker}"), &json!({})).await?.expect(200)?;
+    registered["incarnation"].as_u64().context("an incarnation")
+}
+
+/// All that can be seen of the workers of the queue `q`, but for when leases end.
+async fn staff(team: &Caller) -> Result<Value> {
+    let mut listed = team.get("/v1/queues/q/workers").await?.expect(200)?;
+    listed["now"] = Value::Null;
+    for worker in listed["items"].as_array_mut().into_iter().flatten() {
+        worker["lease_until"] = Value::Null;
+    }
+    let mut recipient = team.get("/v1/queues/q/recipients/ann").await?.expect(200)?;
+    recipient["worker_lease_until"] = Value::Null;
+    Ok(json!([listed, recipient]))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_about_a_worker_is_named_and_changes_nothing() -> Result<()> {
+    let site = Site::start().await?;
+    let team = &site.admin;
+    team.queue("q", json!({"mode": "sticky", "worker_ttl": "5m"})).await?;
+    team.queue("shared", json!({})).await?;
+    team.push("q", json!({"payload": 1, "to": "ann"})).await?;
+    let life = register(team, "w1").await?;
+    let one = team.claim("q", json!({"worker": "w1", "incarnation": life, "wait_ms": 10_000})).await?;
+    ensure!(one.len() == 1, "{one:?}");
+    let before = staff(team).await?;
+    let long = "w".repeat(65);
+    let rows: Vec<(&str, &str, Value, u16, &str, Option<&str>)> = vec![
+        ("PUT", "q/workers/a%20b", json!({}), 400, "invalid_field", Some("worker")),
+        ("PUT", "q/workers/a%2Fb", json!({}), 400, "invalid_field", Some("worker")),
+        ("PUT", "q/workers/w%00", json!({}), 400, "invalid_field", Some("worker")),
+        ("PUT", "q/workers/w%C3%A4", json!({}), 400, "invalid_field", Some("worker")),
+        ("PUT", "q/workers/{long}", json!({}), 400, "invalid_field", Some("worker")),
+        ("PUT", "q/workers/%FF", json!({}), 400, "invalid_field", Some("path")),
+        ("PUT", "q/workers/w1", json!({"weight": 0}), 400, "invalid_field", Some("weight")),
+        ("PUT", "q/workers/w1", json!({"weight": 17}), 400, "invalid_field", Some("weight")),
+        ("PUT", "q/workers/w1", json!({"weight": -1}), 400, "invalid_field", Some("weight")),
+        ("PUT", "q/workers/w1", json!({"weight": "2"}), 400, "invalid_field", Some("weight")),
+        ("PUT", "q/workers/w1", json!({"incarnation": 1}), 400, "unknown_field", Some("incarnation")),
+        ("PUT", "q/workers/w1", json!([]), 400, "invalid_json", None),
+        ("PUT", "q/workers/w1", Value::Null, 400, "invalid_json", None),
+        ("POST", "q/workers/w1/heartbeat", json!({}), 400, "missing_field", Some("incarnation")),
+        ("POST", "q/workers/w1/heartbeat", json!({"incarnation": "1"}), 400, "invalid_field", Some("incarnation")),
+        ("POST", "q/workers/w1/heartbeat", json!({"incarnation": -1}), 400, "invalid_field", Some("incarnation")),
+        ("POST", "q/workers/w1/heartbeat", json!({"incarnation": 1, "weight": 1}), 400, "unknown_field", Some("weight")),
+        ("POST", "q/workers/w1/heartbeat", json!({"incarnation": 1}), 409, "worker_gone", Some("worker")),
+        ("POST", "q/workers/w1/heartbeat", json!({"incarnation": u64::MAX}), 409, "worker_gone", Some("worker")),
+        ("POST", "q/workers/w9/heartbeat", json!({"incarnation": life}), 409, "worker_gone", Some("worker")),
+        ("POST", "q/workers/w1/drain", json!({"incarnation": 1}), 409, "worker_gone", Some("worker")),
+        ("POST", "q/workers/w9/drain", json!({}), 409, "worker_gone", Some("worker")),
+        ("POST", "q/workers/w1/drain", json!({"wait": true}), 400, "unknown_field", Some("wait")),
+        ("DELETE", "q/workers/w1?incarnation=1", Value::Null, 409, "worker_gone", Some("worker")),
+        ("DELETE", "q/workers/w1?incarnation=x", Value::Null, 400, "invalid_field", Some("incarnation")),
+        ("DELETE", "q/workers/w1?force=1", Value::Null, 400, "unknown_field", Some("force")),
+        ("DELETE", "q/workers/w9", Value::Null, 409, "worker_gone", Some("worker")),
+        ("PUT", "q/recipients/ann", json!({"worker": "a b"}), 400, "invalid_field", Some("worker")),
+        ("PUT", "q/recipients/ann", json!({"worker": 7}), 400, "invalid_field", Some("worker")),
+        ("PUT", "q/recipients/ann", json!({"worker": "w1", "for": "1h"}), 400, "unknown_field", Some("for")),
+        ("PUT", "q/recipients/{long}{long}{long}{long}", json!({"worker": "w1"}), 400, "invalid_field", Some("to")),
+        ("GET", "q/recipients/{long}{long}{long}{long}", Value::Null, 400, "invalid_field", Some("to")),
+        ("POST", "q/claim", json!({}), 400, "missing_field", Some("worker")),
+        ("POST", "q/claim", json!({"worker": "w1"}), 400, "missing_field", Some("incarnation")),
+        ("POST", "q/claim", json!({"worker": "w 1", "incarnation": life}), 400, "invalid_field", Some("worker")),
+        ("POST", "q/claim", json!({"worker": "w1", "incarnation": "x"}), 400, "invalid_field", Some("incarnation")),
+        ("GET", "q/stream", Value::Null, 400, "missing_field", Some("worker")),
+        ("GET", "q/stream?worker=a%20b", Value::Null, 400, "invalid_field", Some("worker")),
+        ("POST", "q/deliveries", json!({"payload": 1}), 400, "missing_field", Some("to")),
+        // In a shared queue nobody registers.
+        ("PUT", "shared/workers/w1", json!({}), 400, "invalid_field", Some("queue")),
+        ("POST", "shared/workers/w1/heartbeat", json!({"incarnation": 1}), 400, "invalid_field", Some("queue")),
+        ("POST", "shared/workers/w1/drain", json!({}), 400, "invalid_field", Some("queue")),
+        ("DELETE", "shared/workers/w1", Value::Null, 400, "invalid_field", Some("queue")),
+        ("GET", "shared/workers", Value::Null, 400, "invalid_field", Some("queue")),
+        ("PUT", "shared/recipients/ann", json!({"worker": "w1"}), 400, "invalid_field", Some("queue")),
+        ("POST", "shared/claim", json!({"worker": "w1", "incarnation": 1}), 400, "invalid_field", Some("worker")),
+        ("GET", "shared/stream?worker=w1", Value::Null, 400, "invalid_field", Some("worker")),
+        ("PUT", "none/workers/w1", json!({}), 404, "not_found", Some("queue")),
+        ("GET", "none/recipients/ann", Value::Null, 404, "not_found", Some("queue")),
+    ];
+    for (method, path, body, status, code, field) in rows {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let shown = format!("{method} {path} {body}");
+        let path = path.replace("{long}", &long);
+        let reply = team.send(&Ask::new(method, format!("/v1/queues/{path}"), body)).await?;
+        let problem = reply.problem(status, code, field).context(shown)?;
+        ensure!(problem["retryable"] == false, "{problem}");
+    }
+    assert_eq!(staff(team).await?, before);
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_are_those_of_their_space_and_need_the_scope_of_claims() -> Result<()> {
+    let site = Site::start().await?;
+    let (red, blue) = (site.admin.space("red").await?, site.admin.space("blue").await?);
+    for team in [&red, &blue] {
+        team.queue("q", json!({"mode": "sticky", "worker_ttl": "5m"})).await?;
+    }
+    let life = register(&red, "w1").await?;
+    red.push("q", json!({"payload": 1, "to": "ann"})).await?;
+    let calls = [
+        ("GET", "workers", Value::Null),
+        ("GET", "recipients/ann", Value::Null),
+        ("PUT", "recipients/ann", json!({"worker": null})),
+        ("POST", "workers/w1/heartbeat", json!({"incarnation": life})),
+        ("POST", "claim", json!({"worker": "w1", "incarnation": life})),
+        ("POST", "workers/w1/drain", json!({})),
+        ("DELETE", "workers/w1", Value::Null),
+        ("PUT", "workers/w1", json!({})),
+    ];
+    for scope in ["queues:read", "queues:push", "queues:write", "limit:check", "queues:claim"] {
+        let (_, team) = site.admin.key("red", &[scope]).await?;
+        for (method, path, body) in &calls {
+            let body = if body.is_null() { String::new() } else { body.to_string() };
+            let reply = team.send(&Ask::new(method, format!("/v1/queues/q/{path}"), body)).await?;
+            if scope == "queues:claim" {
+                ensure!(reply.status < 300, "{scope} {method} {path}: {}", reply.text());
+            } else {
+                reply.problem(403, "forbidden", None).with_context(|| format!("{scope} {method} {path}"))?;
+            }
+        }
+    }
+    // The same names in another space are others.
+    let listed = blue.get("/v1/queues/q/workers").await?.expect(200)?;
+    assert_eq!((&listed["items"], &listed["parked"]), (&json!([]), &json!(0)));
+    assert_eq!(blue.get("/v1/queues/q/recipients/ann").await?.expect(200)?["state"], "idle");
+    let life = register(&red, "w1").await?;
+    let body = json!({"incarnation": life});
+    blue.post("/v1/queues/q/workers/w1/heartbeat", &body).await?.problem(409, "worker_gone", Some("worker"))?;
+    blue.delete("/v1/queues/q/workers/w1").await?.problem(409, "worker_gone", Some("worker"))?;
+    red.post("/v1/queues/q/workers/w1/heartbeat", &body).await?.expect(200)?;
+    site.server.shutdown().await;
+    Ok(())
+}

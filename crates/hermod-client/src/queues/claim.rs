@@ -25,12 +25,18 @@ pub struct ClaimRequest {
     /// How long to wait if there is nothing; a minute at most.
     #[serde(rename = "wait_ms", serialize_with = "millis", skip_serializing_if = "Duration::is_zero")]
     pub wait: Duration,
+    /// Who asks, if the queue is sticky.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// In which of its lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u64>,
 }
 
 impl ClaimRequest {
     /// So many, without waiting.
     pub fn new(count: u32) -> ClaimRequest {
-        ClaimRequest { count, lease: None, wait: Duration::ZERO }
+        ClaimRequest { count, lease: None, wait: Duration::ZERO, worker: None, incarnation: None }
     }
 
     /// For this long.
@@ -44,6 +50,13 @@ impl ClaimRequest {
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> ClaimRequest {
         self.wait = wait;
+        self
+    }
+
+    /// By this worker of a sticky queue, in this one of its lives.
+    #[must_use]
+    pub fn by(mut self, worker: impl Into<String>, incarnation: u64) -> ClaimRequest {
+        (self.worker, self.incarnation) = (Some(worker.into()), Some(incarnation));
         self
     }
 }

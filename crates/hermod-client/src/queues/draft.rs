@@ -22,6 +22,7 @@ pub struct QueueDraft {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_ttl: Option<String>,
     /// How long a recipient of a sticky queue keeps its worker when there is nothing for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_after: Option<String>,
     /// How often a delivery is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +77,13 @@ impl QueueDraft {
     #[must_use]
     pub fn lease(mut self, lease: impl Into<String>) -> QueueDraft {
         self.lease = Some(lease.into());
+        self
+    }
+
+    /// With workers that live this long without a heartbeat: `15s`.
+    #[must_use]
+    pub fn worker_ttl(mut self, worker_ttl: impl Into<String>) -> QueueDraft {
+        self.worker_ttl = Some(worker_ttl.into());
         self
     }
 

@@ -137,3 +137,54 @@ words! {
         Alive = "alive",
     }
 }
+
+words! {
+    /// How a worker stands.
+    WorkerState {
+        /// It takes on recipients.
+        #[default]
+        Live = "live",
+        /// It takes on nobody new.
+        Draining = "draining",
+        /// It left, or was not heard of for too long.
+        Gone = "gone",
+    }
+}
+
+words! {
+    /// Whether a recipient has a worker.
+    RecipientState {
+        /// It has.
+        #[default]
+        Owned = "owned",
+        /// There is something for it, and nobody to have it.
+        Parked = "parked",
+        /// There is nothing for it.
+        Idle = "idle",
+        /// Its queue is shared: any consumer has any delivery.
+        Free = "free",
+    }
+}
+
+words! {
+    /// Why a recipient has another worker, or why a worker is gone.
+    OwnerReason {
+        /// It had none before.
+        #[default]
+        First = "first",
+        /// It was parked, and a worker came.
+        Adopted = "adopted",
+        /// The worker was not heard of for too long.
+        Silent = "silent",
+        /// The worker closed its stream and did not come back.
+        Closed = "closed",
+        /// The worker left.
+        Left = "left",
+        /// The worker drains.
+        Drained = "drained",
+        /// It was pinned.
+        Pinned = "pinned",
+        /// The worker was gone when the recipient was next addressed.
+        Gone = "gone",
+    }
+}

@@ -167,6 +167,8 @@ pub(crate) struct WorkerList {
     items: Vec<WorkerDocument>,
     /// How many recipients wait for a worker.
     parked: u64,
+    /// The time of the answer.
+    now: Time,
 }
 
 /// Who works on a sticky queue, and how much each has.
@@ -185,7 +187,7 @@ pub(crate) async fn list(State(shell): State<Arc<Shell>>, caller: Caller, Id(que
         pending: *pending,
         in_flight: working.in_flight,
     });
-    Ok(answer(StatusCode::OK, &WorkerList { items: items.collect(), parked: answered.parked }))
+    Ok(answer(StatusCode::OK, &WorkerList { items: items.collect(), parked: answered.parked, now: Time(answered.now) }))
 }
 
 /// Whom a recipient is to have.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use hermod_client::{ClaimRequest, Claimed, Client, ClientError, DeliveryStream, Held, HeldOutcome, SettledDelivery};
+use hermod_client::{ClaimRequest, Claimed, Client, ClientError, DeliveryStream, Held, HeldOutcome, SettledDelivery, WorkerState};
 use serde::Serialize;
 
 use super::look::payload;
@@ -19,7 +19,11 @@ Exit codes: 0 there was something, 1 there was nothing (or --ack came too late),
 
 Examples:
   hermod queues claim mail --count 10 --wait 20s --json
-  hermod queues ack mail dl_... 1700000000000000";
+  hermod queues ack mail dl_... 1700000000000000
+  hermod queues claim inbox --worker w1
+
+With --worker it registers first, which gives back what that worker held. The incarnation is printed: with it the
+next claim goes on where this one ended. A worker that claims no more lives for the queue's worker_ttl.";
 
 /// A connection that broke is opened again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -40,6 +44,12 @@ pub(crate) struct ClaimArgs {
     /// Finish them once they are printed.
     #[arg(long)]
     ack: bool,
+    /// As this worker of a sticky queue.
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
+    /// In which of its lives; without it, it registers first.
+    #[arg(long, value_name = "N", requires = "worker")]
+    incarnation: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +59,9 @@ pub(crate) struct TailArgs {
     /// How many may be on their way at once, 1-1000.
     #[arg(long, value_name = "N", default_value_t = 1)]
     credits: u32,
+    /// As this worker of a sticky queue. It registers, and leaves when it is interrupted.
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
 }
 
 /// A delivery that is held.
@@ -74,17 +87,27 @@ impl HeldArgs {
 #[derive(Serialize)]
 struct Handed<'a> {
     deliveries: &'a [Claimed],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incarnation: Option<u64>,
 }
 
 pub(super) async fn claim(args: &ClaimArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
     let mut request = ClaimRequest::new(args.count).wait(args.wait.unwrap_or_default());
     request.lease = args.lease;
+    let incarnation = match (&args.worker, args.incarnation) {
+        (Some(worker), None) => Some(client.queues().register(&args.queue, worker, None).await?.incarnation),
+        (_, given) => given,
+    };
+    (request.worker, request.incarnation) = (args.worker.clone(), incarnation);
     let claimed = client.queues().claim(&args.queue, &request).await?;
+    let nothing = || "nothing is due".to_owned();
+    out.answer(&Handed { deliveries: &claimed, incarnation }, |_| if claimed.is_empty() { nothing() } else { rows(&claimed) })?;
+    if let Some((worker, incarnation)) = args.worker.as_ref().zip(incarnation) {
+        out.remark(&format!("{worker} is incarnation {incarnation}"))?;
+    }
     if claimed.is_empty() {
-        out.answer(&Handed { deliveries: &claimed }, |_| "nothing is due".to_owned())?;
         return Ok(ExitCode::FAILURE);
     }
-    out.answer(&Handed { deliveries: &claimed }, |handed| rows(handed.deliveries))?;
     if !args.ack {
         return Ok(ExitCode::SUCCESS);
     }
@@ -140,15 +163,53 @@ fn sentence(settled: &SettledDelivery) -> String {
     }
 }
 
+/// Who listens, and in which of its lives.
+struct Listener<'a> {
+    args: &'a TailArgs,
+    client: &'a Client,
+    incarnation: Option<u64>,
+}
+
+impl Listener<'_> {
+    async fn open(&mut self) -> Result<DeliveryStream, ClientError> {
+        let (queues, queue, credits) = (self.client.queues(), &self.args.queue, self.args.credits);
+        let Some(worker) = &self.args.worker else { return queues.stream(queue, credits).await };
+        let incarnation = match self.incarnation {
+            Some(incarnation) => match queues.heartbeat(queue, worker, incarnation).await {
+                // Two of one name would end each other for ever: the later one stays.
+                Err(gone) if gone.is_worker_gone() && self.is_replaced(worker, incarnation).await? => return Err(gone),
+                Err(gone) if gone.is_worker_gone() => queues.register(queue, worker, None).await?.incarnation,
+                beat => beat?.incarnation,
+            },
+            None => queues.register(queue, worker, None).await?.incarnation,
+        };
+        self.incarnation = Some(incarnation);
+        queues.stream_by(queue, credits, worker, Some(incarnation)).await
+    }
+
+    async fn is_replaced(&self, worker: &str, incarnation: u64) -> Result<bool, ClientError> {
+        let workers = self.client.queues().workers(&self.args.queue).await?;
+        Ok(workers.items.iter().any(|other| other.worker == worker && other.incarnation > incarnation && other.state != WorkerState::Gone))
+    }
+
+    /// Others have its recipients at once. If nobody hears it, they have them a little later.
+    async fn leave(&self) {
+        if let Some((worker, incarnation)) = self.args.worker.as_ref().zip(self.incarnation) {
+            drop(self.client.queues().leave(&self.args.queue, worker, Some(incarnation)).await);
+        }
+    }
+}
+
 /// Prints and finishes each delivery as it falls due, until it is interrupted.
 pub(super) async fn tail(args: &TailArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
+    let mut listener = Listener { args, client, incarnation: None };
     // A fault at the beginning is told; later ones are waited out.
-    let mut stream = client.queues().stream(&args.queue, args.credits).await?;
+    let mut stream = listener.open().await?;
     loop {
         let follows = follow(&mut stream, args, client, out);
         let ended = match signals.unless_asked(follows).await {
-            None => return Ok(ExitCode::SUCCESS),
+            None => break,
             Some(ended) => ended,
         };
         match ended {
@@ -158,17 +219,20 @@ pub(super) async fn tail(args: &TailArgs, client: &Client, out: Output) -> anyho
         let opens = async {
             loop {
                 tokio::time::sleep(AGAIN).await;
-                match client.queues().stream(&args.queue, args.credits).await {
+                match listener.open().await {
                     Err(fault) if fault.is_retryable() => {}
                     opened => return opened,
                 }
             }
         };
         stream = match signals.unless_asked(opens).await {
-            None => return Ok(ExitCode::SUCCESS),
+            None => break,
             Some(opened) => opened?,
         };
     }
+    drop(stream);
+    listener.leave().await;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn follow(stream: &mut DeliveryStream, args: &TailArgs, client: &Client, out: Output) -> anyhow::Result<()> {
