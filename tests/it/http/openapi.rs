@@ -183,7 +183,7 @@ async fn answers_are_what_the_document_says_they_are() -> Result<()> {
     let held = json!({"subject": "s", "lease": "one"});
     let hook = |secrets: Value| json!({"webhook": {"url": "https://example.com", "secrets": secrets}});
     let (one, two) = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
-    let full = json!({"mode": "sticky", "order": "total", "overdue": {"drop_after": "1h"}, "catch_up_per_second": 5, "disabled": "why",
+    let full = json!({"mode": "shared", "order": "total", "overdue": {"drop_after": "1h"}, "catch_up_per_second": 5, "disabled": "why",
         "backoff": {"factor": 1.5}, "push": hook(json!([one]))});
     let rotated = json!({"push": hook(json!([two, one]))});
     let schedule = json!({"cron": "@daily", "payload": {"any": ["thing", 1.5, null]}, "to": "ann", "tags": ["t"]});

@@ -27,7 +27,7 @@ async fn a_queue_is_saved_with_its_defaults_and_can_be_sent_back_as_it_is() -> R
         "backoff": {"first": "1s", "factor": 2.0, "max": "10m", "jitter": 0.2}, "on_exhausted": "dead", "on_failure": "block",
         "overdue": "deliver", "max_payload": 262144, "push": null, "version": 1});
     assert_eq!(made, expected);
-    let full = json!({"mode": "sticky", "order": "total", "lease": "1m 30s", "worker_ttl": "1h", "idle_after": "2h", "max_attempts": 100,
+    let full = json!({"mode": "shared", "order": "total", "lease": "1m 30s", "worker_ttl": "1h", "idle_after": "2h", "max_attempts": 100,
         "backoff": {"first": "250ms", "factor": 1.125, "max": "30days", "jitter": 1}, "on_exhausted": "drop", "on_failure": "skip",
         "overdue": {"drop_after": "1h"}, "catch_up_per_second": 7, "max_payload": 1,
         "push": {"webhook": {"url": "http://[::1]:8080/x?y=z", "secrets": [NEW, OLD], "concurrency": 64, "timeout": "30s"}},

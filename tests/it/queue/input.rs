@@ -298,7 +298,6 @@ async fn what_is_wrong_about_a_worker_is_named_and_changes_nothing() -> Result<(
         ("PUT", "q/workers/w1", json!({"weight": "2"}), 400, "invalid_field", Some("weight")),
         ("PUT", "q/workers/w1", json!({"incarnation": 1}), 400, "unknown_field", Some("incarnation")),
         ("PUT", "q/workers/w1", json!([]), 400, "invalid_json", None),
-        ("PUT", "q/workers/w1", Value::Null, 400, "invalid_json", None),
         ("POST", "q/workers/w1/heartbeat", json!({}), 400, "missing_field", Some("incarnation")),
         ("POST", "q/workers/w1/heartbeat", json!({"incarnation": "1"}), 400, "invalid_field", Some("incarnation")),
         ("POST", "q/workers/w1/heartbeat", json!({"incarnation": -1}), 400, "invalid_field", Some("incarnation")),

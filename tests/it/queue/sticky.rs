@@ -329,7 +329,7 @@ async fn no_worker_parks() -> Result<()> {
         let all = recipients(30);
         team.push_to_each("q", &all, 1).await?;
         let list = team.get("/v1/queues/q/workers").await?.expect(200)?;
-        assert_eq!(list, json!({"items": [], "parked": 30}));
+        assert_eq!((&list["items"], &list["parked"]), (&json!([]), &json!(30)));
         assert_eq!(team.explain("q", "r0").await?["state"], "parked");
         let worker = team.register("q", "w1").await?;
         // They are moved beside the answer, in steps.
@@ -388,6 +388,49 @@ async fn restart_with_same_id_keeps_recipients() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Two lives of one name: what the old one is told must not keep anything from the new one, and it is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zombie_hides_nothing_from_its_successor() -> Result<()> {
+    for store in Store::ALL {
+        let live = Live::start(&shared(store)?, &unique("zombie")).await?;
+        let team = &live.team;
+        team.sticky("q", json!({})).await?;
+        let old = team.register("q", "w1").await?;
+        let waits = {
+            let (team, old) = (team.clone(), old.clone());
+            tokio::spawn(async move {
+                let asked = json!({"worker": old.name, "incarnation": old.incarnation, "wait_ms": 30_000});
+                team.post("/v1/queues/q/claim", &asked).await
+            })
+        };
+        team.push("q", json!({"to": "bob", "payload": 0})).await?;
+        waits.await??.expect(200)?;
+        let waits = {
+            let (team, old) = (team.clone(), old.clone());
+            tokio::spawn(async move {
+                let asked = json!({"worker": old.name, "incarnation": old.incarnation, "wait_ms": 30_000});
+                team.post("/v1/queues/q/claim", &asked).await
+            })
+        };
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let began = Instant::now();
+        let new = team.register("q", "w1").await?;
+        waits.await??.problem(409, "worker_gone", Some("worker"))?;
+        ensure!(began.elapsed() < Duration::from_secs(10), "{store:?}: who waits is told at once");
+        team.push("q", json!({"to": "ann", "payload": 1})).await?;
+        let asked = json!({"worker": "w1", "incarnation": old.incarnation});
+        team.post("/v1/queues/q/claim", &asked).await?.problem(409, "worker_gone", Some("worker"))?;
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            let taken = team.claim_as("q", &new, json!({"wait_ms": 5_000})).await?;
+            ensure!(!taken.is_empty(), "{store:?}: {seen:?}");
+            seen.extend(tos(&taken));
+        }
+        live.stop().await;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -474,6 +517,9 @@ async fn what_a_sticky_queue_needs_is_said() -> Result<()> {
         refused(team.put("/v1/queues/plain/workers/w1", &json!({})).await?, 400, "invalid_field", "queue").await?;
         refused(team.put("/v1/queues/q/workers/w1", &json!({"weight": 17})).await?, 400, "invalid_field", "weight").await?;
         refused(team.put("/v1/queues/q/workers/w1", &json!({"wait": 1})).await?, 400, "unknown_field", "wait").await?;
+        refused(team.put("/v1/queues/q", &json!({"mode": "sticky", "push": {"log": true}})).await?, 400, "invalid_field", "push").await?;
+        team.push("plain", json!({"to": "ann", "payload": 1})).await?;
+        assert_eq!(team.explain("plain", "ann").await?["state"], "free");
         refused(team.delete("/v1/queues/q/workers/w1").await?, 409, "worker_gone", "worker").await?;
         refused(team.post("/v1/queues/q/workers/w1/heartbeat", &json!({"incarnation": 1})).await?, 409, "worker_gone", "worker").await?;
         Ok(())

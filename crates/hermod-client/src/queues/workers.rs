@@ -21,7 +21,8 @@ pub struct RegisteredWorker {
     /// How it stands.
     pub state: WorkerState,
     /// When it is taken for gone if nothing is heard of it.
-    pub lease_until: Time,
+    #[serde(default)]
+    pub lease_until: Option<Time>,
     /// How long that is: `15s`.
     pub worker_ttl: String,
 }

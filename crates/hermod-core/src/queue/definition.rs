@@ -164,6 +164,9 @@ impl Queue {
         if let Some(Push::Webhook(webhook)) = &self.push {
             webhook.check(self.lease)?;
         }
+        if self.push.is_some() && self.mode == Mode::Sticky {
+            return Err(Invalid::new("push", "is for a shared queue: a sticky one is claimed by its workers"));
+        }
         match &self.disabled {
             Some(_) if !matches!(self.push, Some(Push::Webhook(_))) => Err(Invalid::new("disabled", "is for a queue with a webhook only")),
             Some(why) if why.is_empty() || why.len() > DISABLED_MAX || why.chars().any(char::is_control) => {
@@ -291,6 +294,7 @@ mod tests {
             ("catch_up_per_second", Box::new(|q| q.catch_up_per_second = Some(0))),
             ("max_payload", Box::new(|q| q.max_payload = PAYLOAD_MAX + 1)),
             ("push.webhook.timeout", Box::new(move |q| q.push = webhook(30_000_000))),
+            ("push", Box::new(move |q| (q.mode, q.push) = (Mode::Sticky, webhook(1_000_000)))),
             ("disabled", Box::new(|q| q.disabled = Some(String::from("no webhook")))),
             ("disabled", Box::new(move |q| (q.push, q.disabled) = (webhook(1_000_000), Some(String::new())))),
         ];

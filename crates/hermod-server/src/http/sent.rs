@@ -132,6 +132,18 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shell>> for Sent<T> {
     }
 }
 
+/// A body all of which may be absent, also as a whole.
+pub(super) struct SentOrNot<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<Shell>> for SentOrNot<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, shell: &Arc<Shell>) -> Result<SentOrNot<T>, Problem> {
+        let raw = Raw::read(request, shell).await?;
+        if raw.bytes.is_empty() { Ok(SentOrNot(T::default())) } else { parse(&raw.bytes).map(SentOrNot) }
+    }
+}
+
 impl<T> Sent<T> {
     /// The idempotency key of an engine operation, bound to this body.
     pub(super) fn once(&self, operation: &str) -> Result<Option<Once>, Problem> {

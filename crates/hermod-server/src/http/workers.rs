@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Shell;
 use super::problem::Document;
 use super::queues::span_text;
-use super::sent::{Id, Ids, Sent, answer, bad_query};
+use super::sent::{Id, Ids, Sent, SentOrNot, answer, bad_query};
 use super::time::Time;
 use crate::app::{Caller, Explanation, Registered};
 use crate::code::{Code, Problem};
@@ -53,8 +53,9 @@ pub(crate) struct RegisteredDocument {
     incarnation: u64,
     /// `live` or `draining`.
     state: &'static str,
-    /// When it is taken for gone if nothing is heard of it.
-    lease_until: Time,
+    /// When it is taken for gone if nothing is heard of it; not told when it drains, which is no heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_until: Option<Time>,
     /// How long that is. A third of it is a good interval between heartbeats.
     worker_ttl: String,
 }
@@ -65,7 +66,7 @@ impl RegisteredDocument {
             worker: registered.worker.to_string(),
             incarnation: registered.incarnation,
             state: state(registered.standing),
-            lease_until: Time(registered.until),
+            lease_until: registered.until.map(Time),
             worker_ttl: span_text(registered.ttl),
         }
     }
@@ -88,9 +89,9 @@ pub(crate) async fn register(
     State(shell): State<Arc<Shell>>,
     caller: Caller,
     Ids(queue, worker): Ids,
-    sent: Sent<WorkerBody>,
+    sent: SentOrNot<WorkerBody>,
 ) -> Result<Response, Problem> {
-    let registered = shell.app.register(&caller, &queue, &worker, sent.value.weight).await?;
+    let registered = shell.app.register(&caller, &queue, &worker, sent.0.weight).await?;
     Ok(answer(StatusCode::OK, &RegisteredDocument::new(&registered)))
 }
 
@@ -118,9 +119,9 @@ pub(crate) async fn drain(
     State(shell): State<Arc<Shell>>,
     caller: Caller,
     Ids(queue, worker): Ids,
-    sent: Sent<IncarnationBody>,
+    sent: SentOrNot<IncarnationBody>,
 ) -> Result<Response, Problem> {
-    let registered = shell.app.drain(&caller, &queue, &worker, sent.value.incarnation).await?;
+    let registered = shell.app.drain(&caller, &queue, &worker, sent.0.incarnation).await?;
     Ok(answer(StatusCode::OK, &RegisteredDocument::new(&registered)))
 }
 
@@ -272,6 +273,7 @@ impl RecipientDocument {
             recipient,
             state: match (&worker, explained.length) {
                 (_, 0) => "idle",
+                _ if !explanation.is_sticky => "free",
                 (Some(_), _) => "owned",
                 (None, _) => "parked",
             },

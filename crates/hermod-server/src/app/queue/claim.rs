@@ -105,9 +105,7 @@ impl App {
             None => Arc::clone(&all),
         };
         let _waiting = Waits::new(self, space, queue, &all);
-        if let Some((worker, incarnation)) = &ask.worker {
-            self.hear(space, queue, worker, *incarnation).await?;
-        }
+        self.hear_of(space, queue, ask).await?;
         let _present = ask.worker.as_ref().map(|(worker, incarnation)| self.present(space, &queue.id, worker, *incarnation));
         self.heal(&watch);
         if ask.wait.is_zero() {
@@ -121,6 +119,7 @@ impl App {
         let Ok(Ok(_turn)) = turn else { return Ok(Vec::new()) };
         loop {
             let earlier = watch.earlier();
+            self.hear_of(space, queue, ask).await?;
             let taken = self.take(space, queue, &watch, ask).await?;
             if !taken.is_empty() || Instant::now() >= deadline || self.is_stopping() {
                 return Ok(taken);
@@ -132,6 +131,14 @@ impl App {
                 () = self.stopping() => return Ok(Vec::new()),
                 () = sleep_until(self.heal_at(&watch).map_or(next, |heal| heal.min(next))) => self.heal(&watch),
             }
+        }
+    }
+
+    /// A worker that asks is heard of; a problem if it must register again.
+    async fn hear_of(&self, space: &SpaceId, queue: &Queue, ask: &ClaimAsk) -> Result<(), Problem> {
+        match &ask.worker {
+            Some((worker, incarnation)) => self.hear(space, queue, worker, *incarnation).await.map(drop),
+            None => Ok(()),
         }
     }
 
@@ -240,12 +247,16 @@ impl App {
                     }
                 };
                 self.watches.set_clock(claimed.now, self.now());
+                // What somebody is told who is gone says nothing of what there is for whoever has this name now.
+                if claimed.standing == Standing::Gone {
+                    is_gone = true;
+                    continue;
+                }
                 watch.saw(partition, learned, [claimed.next, claimed.next_end].into_iter().flatten().min());
                 self.metrics.claimed(queue.id.as_str(), &claimed);
                 self.learn(space, queue, partition, None, &claimed.woken);
                 let greatest = claimed.handed.iter().map(|handed| handed.token.0).max();
                 self.watches.saw_number(space, &queue.id, greatest.unwrap_or(0));
-                is_gone |= claimed.standing == Standing::Gone;
                 let named = |handed: Handed| Taken { id: DeliveryId { partition, number: handed.number }, handed };
                 taken.extend(claimed.handed.into_iter().map(named));
             }

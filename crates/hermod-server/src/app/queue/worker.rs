@@ -51,8 +51,8 @@ pub struct Registered {
     pub incarnation: u64,
     /// How it stands.
     pub standing: Standing,
-    /// When its lease ends.
-    pub until: Micros,
+    /// When its lease ends, if that was told.
+    pub until: Option<Micros>,
     /// How long that is.
     pub ttl: Micros,
 }
@@ -75,6 +75,8 @@ pub struct Explanation {
     pub explained: Explained,
     /// The delivery that is handed out, or would be next.
     pub head: Option<DeliveryId>,
+    /// Whether the recipient has a worker at all.
+    pub is_sticky: bool,
 }
 
 /// A stream or a claim of a worker is open.
@@ -174,7 +176,7 @@ impl App {
             let (app, space, queue) = (self.clone(), space.clone(), Arc::clone(&queue));
             tokio::spawn(async move { app.tend(&space, &queue).await });
         }
-        Ok(Registered { worker, incarnation, standing: Standing::Live, until: now.plus(ttl), ttl })
+        Ok(Registered { worker, incarnation, standing: Standing::Live, until: Some(now.plus(ttl)), ttl })
     }
 
     /// A worker lives.
@@ -182,7 +184,7 @@ impl App {
         let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
         let worker = WorkerId::new(worker)?;
         let (standing, until) = self.hear(&caller.space, &queue, &worker, incarnation).await?;
-        Ok(Registered { worker, incarnation, standing, until, ttl: queue.worker_ttl })
+        Ok(Registered { worker, incarnation, standing, until: Some(until), ttl: queue.worker_ttl })
     }
 
     /// A worker is heard of: how it stands, and until when; a problem if it must register again.
@@ -224,8 +226,7 @@ impl App {
     ) -> Result<(Standing, Micros), Problem> {
         let member = Member { worker: worker.clone(), incarnation, age: Micros::ZERO };
         let told = self.staff(space, queue, self.partitions_of(space, queue), act, ttl, &[member]).await?;
-        let standings = told.iter().filter_map(|(_, staffed)| staffed.members.first()).map(|(standing, _)| *standing);
-        let standing = standings.reduce(worse).unwrap_or_default();
+        let (standing, _) = standing_in(&told);
         let now = told.iter().map(|(_, staffed)| staffed.now).max().unwrap_or_default();
         if act == Act::Renew && standing != Standing::Gone {
             let moment = Instant::now();
@@ -242,19 +243,24 @@ impl App {
     pub async fn drain(&self, caller: &Caller, queue: &str, worker: &str, incarnation: Option<u64>) -> Result<Registered, Problem> {
         let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
         let worker = WorkerId::new(worker)?;
-        let asked = incarnation.unwrap_or(0);
-        let (standing, until) = self.tell(&caller.space, &queue, &worker, asked, Act::Drain, queue.worker_ttl).await?;
+        let member = Member { worker: worker.clone(), incarnation: incarnation.unwrap_or(0), age: Micros::ZERO };
+        let partitions = self.partitions_of(&caller.space, &queue);
+        let told = self.staff(&caller.space, &queue, partitions, Act::Drain, queue.worker_ttl, &[member]).await?;
+        let (standing, incarnation) = standing_in(&told);
         if standing == Standing::Gone {
             return Err(gone(&worker));
         }
-        let name = (caller.space.clone(), queue.id.clone());
-        let mut table = self.staffs.table.lock();
-        let heard = table.get_mut(&name).and_then(|workers| workers.get_mut(&worker));
-        let incarnation = heard.map_or(asked, |heard| {
-            heard.standing = Standing::Draining;
-            heard.incarnation
-        });
-        Ok(Registered { worker, incarnation, standing, until, ttl: queue.worker_ttl })
+        {
+            let mut table = self.staffs.table.lock();
+            let heard = table.get_mut(&(caller.space.clone(), queue.id.clone())).and_then(|workers| workers.get_mut(&worker));
+            if let Some(heard) = heard.filter(|heard| heard.incarnation == incarnation) {
+                heard.standing = Standing::Draining;
+            }
+        }
+        if told.iter().any(|(_, staffed)| staffed.more) {
+            self.tend(&caller.space, &queue).await;
+        }
+        Ok(Registered { worker, incarnation, standing, until: None, ttl: queue.worker_ttl })
     }
 
     /// A worker is gone.
@@ -369,6 +375,11 @@ impl App {
         for (worker, (incarnation, standing)) in standings {
             if let Some(heard) = workers.get_mut(&worker).filter(|heard| heard.incarnation == incarnation) {
                 (heard.standing, heard.told) = (standing, heard.told.max(moment));
+                // Whoever waits under this name is told.
+                if let Some(watch) = self.watches.known_of_worker(space, &queue.id, worker.as_str()).filter(|_| standing == Standing::Gone)
+                {
+                    watch.forget();
+                }
             }
         }
     }
@@ -469,8 +480,15 @@ impl App {
         };
         self.learn(&caller.space, queue, partition, None, &explained.woken);
         let head = explained.head.map(|head| DeliveryId { partition, number: head.number });
-        Ok(Explanation { explained, head })
+        Ok(Explanation { explained, head, is_sticky: queue.mode == Mode::Sticky })
     }
+}
+
+/// How a worker stands that partitions were told of, and which of its lives this is.
+fn standing_in(told: &[(u16, Staffed)]) -> (Standing, u64) {
+    let members = || told.iter().filter_map(|(_, staffed)| staffed.members.first());
+    let standing = members().map(|(standing, _)| *standing).reduce(worse).unwrap_or_default();
+    (standing, members().map(|(_, incarnation)| *incarnation).max().unwrap_or(0))
 }
 
 /// Of what two partitions say of a worker, what counts.
