@@ -9,6 +9,7 @@ mod push;
 mod queue;
 mod recipient;
 mod relay;
+mod reply;
 mod schedule;
 mod stream;
 mod words;

@@ -198,3 +198,23 @@ async fn a_stream_is_read_to_its_end_and_a_refusal_is_told() {
     assert_eq!(asked[0].line, "GET /v1/queues/mail/stream?credits=8 HTTP/1.1");
     assert_eq!((asked[0].header("accept"), asked.len()), (Some("text/event-stream"), 2));
 }
+
+#[tokio::test]
+async fn who_asks_is_answered_by_whoever_replies() {
+    let mut server = Server::start(vec![
+        Canned::Answer(200, "", r#"{"id":"dl_1","reply":3}"#),
+        Canned::Answer(200, "", r#"{"id":"dl_1","outcome":"done"}"#),
+    ])
+    .await;
+    let client = client(&server);
+    let sum: u64 = client.queues().ask("sums", &NewDelivery::new([1, 2]).to("ann"), Duration::from_secs(5)).await.unwrap();
+    assert_eq!(sum, 3);
+    let settled = client.queues().reply("sums", Held::new("dl_1", 7), &3).await.unwrap();
+    assert_eq!(settled.outcome, HeldOutcome::Done);
+    let asked = server.asked();
+    assert_eq!(asked[0].body, r#"{"payload":[1,2],"to":"ann","reply":{"timeout":"5000ms"}}"#);
+    assert_eq!(
+        (asked[1].line.as_str(), asked[1].body.as_str()),
+        ("POST /v1/queues/sums/ack HTTP/1.1", r#"{"id":"dl_1","token":7,"reply":3}"#)
+    );
+}
