@@ -324,13 +324,15 @@ async fn drain_redelivers_nothing() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_worker_parks() -> Result<()> {
-    on_every_store(async |_, team| {
+    on_every_store(async |site, team| {
         team.sticky("q", json!({})).await?;
         let all = recipients(30);
         team.push_to_each("q", &all, 1).await?;
         let list = team.get("/v1/queues/q/workers").await?.expect(200)?;
         assert_eq!((&list["items"], &list["parked"]), (&json!([]), &json!(30)));
         assert_eq!(team.explain("q", "r0").await?["state"], "parked");
+        let metrics = site.admin.get("/metrics").await?.text();
+        ensure!(metrics.lines().any(|line| line.starts_with("hermod_queue_parked{") && line.ends_with(" 30")), "{metrics}");
         let worker = team.register("q", "w1").await?;
         // They are moved beside the answer, in steps.
         let is_adopted = async || team.worker("q", "w1").await.is_ok_and(|worker| worker["recipients"] == 30);

@@ -85,6 +85,10 @@ impl App {
         for (space, queue) in queues.take(QUEUES_MEASURED) {
             let Ok(counts) = self.counts_of(&space, &queue, Micros::ZERO, 0).await else { return };
             self.metrics.depth(space.as_str(), queue.id.as_str(), &counts);
+            if queue.mode == Mode::Sticky {
+                let Ok((live, draining, parked)) = self.count_staff(&space, &queue).await else { return };
+                self.metrics.staff(space.as_str(), queue.id.as_str(), live, draining, parked);
+            }
         }
     }
 

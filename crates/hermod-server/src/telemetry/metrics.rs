@@ -101,6 +101,8 @@ impl Metrics {
         recorder.describe_histogram("hermod_queue_lateness_seconds".into(), None, "How late first attempts were handed out.".into());
         recorder.describe_counter("hermod_queue_stale_total".into(), None, "Answers of whoever did not hold the delivery any more.".into());
         recorder.describe_counter("hermod_queue_moved_total".into(), None, "Recipients that have another worker.".into());
+        recorder.describe_gauge("hermod_queue_workers".into(), None, "Workers of sticky queues by state.".into());
+        recorder.describe_gauge("hermod_queue_parked".into(), None, "Recipients that wait for a worker.".into());
         recorder.describe_gauge("hermod_queue_depth".into(), None, "Deliveries by state.".into());
         recorder.describe_gauge("hermod_queue_oldest_seconds".into(), None, "How long the one that waits longest has been due.".into());
         let checks = |outcome: &'static str| {
@@ -204,6 +206,20 @@ impl Metrics {
         }
         let oldest = counts.oldest.map_or(0.0, |oldest| counts.now.since(oldest).to_duration().as_secs_f64());
         gauge("hermod_queue_oldest_seconds", None, oldest);
+    }
+
+    /// Who works on a sticky queue, and how many recipients wait for somebody, when somebody asks.
+    pub(crate) fn staff(&self, space: &str, queue: &str, live: usize, draining: usize, parked: u64) {
+        let gauge = |name: &'static str, state: Option<&'static str>, value: u64| {
+            let mut labels = vec![Label::new("space", space.to_owned()), Label::new("queue", queue.to_owned())];
+            labels.extend(state.map(|state| Label::new("state", state)));
+            let value = u32::try_from(value).map_or(f64::MAX, f64::from);
+            self.recorder.register_gauge(&Key::from_parts(name, labels), &METADATA).set(value);
+        };
+        for (state, count) in [("live", live), ("draining", draining)] {
+            gauge("hermod_queue_workers", Some(state), u64::try_from(count).unwrap_or(u64::MAX));
+        }
+        gauge("hermod_queue_parked", None, parked);
     }
 
     /// A request was answered. Paths that match no route are counted as one.

@@ -414,6 +414,25 @@ impl App {
         Ok(answer)
     }
 
+    /// How many work, how many of them drain, and how many recipients wait for one.
+    pub(super) async fn count_staff(&self, space: &SpaceId, queue: &Queue) -> Result<(usize, usize, u64), Problem> {
+        let home = self.home_of(space, queue);
+        let rolls = self.partitions_of(space, queue).map(|partition| {
+            let roll = Roll::new(Place { space: space.clone(), partition }, queue.id.clone());
+            async move { (partition, self.engine.run(&roll, None).await) }
+        });
+        let (mut counts, mut parked) = ((0, 0), 0);
+        for (partition, ran) in join_all(rolls).await {
+            let (Outcome::Done(rolled) | Outcome::Replayed(rolled)) = ran?.outcome else { continue };
+            parked += rolled.parked;
+            if partition == home {
+                let count = |standing: Standing| rolled.workers.iter().filter(|working| working.standing == standing).count();
+                counts = (count(Standing::Live), count(Standing::Draining));
+            }
+        }
+        Ok((counts.0, counts.1, parked))
+    }
+
     /// The workers of one partition, with the number of deliveries of each.
     async fn rolled(&self, roll: Roll) -> Result<(Micros, u64, Vec<(Working, u64)>), Problem> {
         let (Outcome::Done(rolled) | Outcome::Replayed(rolled)) = self.engine.run(&roll, None).await?.outcome else {
