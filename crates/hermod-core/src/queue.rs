@@ -8,6 +8,7 @@
 //! which order, and who consumes it. A [`Schedule`] is a delivery that recurs.
 
 pub mod backoff;
+pub mod binding;
 pub mod claim;
 pub mod cron;
 pub mod definition;
@@ -29,13 +30,14 @@ pub mod workers;
 
 pub use crate::state::queues::Replied;
 pub use backoff::Backoff;
+pub use binding::Binding;
 pub use claim::{Claim, Claimed, Failing, Handed};
 pub use cron::{Cron, Dst};
 pub use definition::{Mode, OnExhausted, OnFailure, Order, Overdue, PAYLOAD_MAX, Queue, span};
 pub use delivery::{Delivery, DeliveryId, Due, IfExists, Number, Token};
 pub use edit::{Change, Edit, Edited};
 pub use list::{Filter, List, Listed, Page, Shown, Status};
-pub use owners::{Binding, Terms, WEIGHT_MAX, Woken};
+pub use owners::{Terms, WEIGHT_MAX, Woken};
 pub use push::{Pushed, Stored};
 pub use recipient::{Explained, InFlight, Look};
 pub use recurring::Schedule;

@@ -1,7 +1,8 @@
 //! What is known of a recipient, and whom it is to have. Twin of `recipient.lua`.
 
+use super::binding::Binding;
 use super::delivery::{Number, Token};
-use super::owners::{Binding, Terms, Woken, put_woken, take_woken};
+use super::owners::{Terms, Woken, put_woken, take_woken};
 use super::worker::Standing;
 use crate::id::{QueueId, Recipient, WorkerId};
 use crate::int::Micros;

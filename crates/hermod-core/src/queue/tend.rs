@@ -1,9 +1,10 @@
 //! Moves what is to be moved, in bounded steps, from workers who are gone, drain or have begun anew. Twin of `tend.lua`.
 
+use super::binding::Worker;
 use super::claim::{Failing, exhaust};
 use super::delivery::Number;
 use super::line::Queue;
-use super::owners::{LAST, TRIM_MAX, Worker};
+use super::owners::{LAST, TRIM_MAX};
 use crate::int::Micros;
 use crate::state::queues::Change;
 

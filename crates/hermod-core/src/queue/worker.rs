@@ -3,8 +3,9 @@
 //! One partition's part of it: a worker is known in all of them. Its incarnation is given out by one, and told to
 //! the others; each takes the greatest it has heard of.
 
+use super::binding::Worker;
 use super::claim::Failing;
-use super::owners::{Terms, WEIGHT_MAX, WORKERS_MAX, Woken, Worker, put_woken, take_woken};
+use super::owners::{Terms, WEIGHT_MAX, WORKERS_MAX, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use super::tend::tend;
 use crate::id::{QueueId, WorkerId};

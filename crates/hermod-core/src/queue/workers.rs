@@ -2,7 +2,7 @@
 //!
 //! Nothing is counted when it changes: what a worker has is what is in its sets, so it cannot drift.
 
-use super::owners::Worker;
+use super::binding::Worker;
 use super::worker::{Standing, Why};
 use crate::id::{QueueId, WorkerId};
 use crate::int::Micros;

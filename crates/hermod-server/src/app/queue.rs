@@ -11,6 +11,7 @@ mod list;
 mod relay;
 mod reply;
 mod settle;
+mod staff;
 mod stream;
 mod watch;
 mod worker;
@@ -37,10 +38,11 @@ pub use list::{ListAsk, Listing};
 pub use relay::RelayAnswer;
 pub(crate) use reply::Replies;
 pub use settle::SettleAsk;
+pub use staff::{Explanation, WorkersAnswer};
 pub use stream::StreamAsk;
 pub(crate) use watch::Watches;
+pub use worker::Registered;
 pub(crate) use worker::Staffs;
-pub use worker::{Explanation, Registered, WorkersAnswer};
 
 /// So many bytes of payloads go into one step.
 const PUSH_BYTES_MAX: usize = 1 << 20;
