@@ -81,6 +81,11 @@ impl Stream {
         Ok(told["delivery"].take())
     }
 
+    /// Waits for the end of the connection.
+    pub(super) async fn ends(&mut self) {
+        while let Ok(Some(_)) = self.told().await {}
+    }
+
     async fn is_silent(&mut self) -> bool {
         tokio::time::timeout(SILENCE, self.told()).await.is_err()
     }

@@ -179,3 +179,42 @@ async fn a_stream_that_is_opened_again_keeps_its_recipients() -> Result<()> {
     }
     Ok(())
 }
+
+/// A busy stream of an old life is told, too: it would wait for room until its leases are renewed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_stream_ends_when_another_registers_under_its_name() -> Result<()> {
+    for store in Store::ALL {
+        let live = Live::start(&shared(store)?, &unique("full")).await?;
+        let team = &live.team;
+        team.sticky("q", json!({"worker_ttl": "1h"})).await?;
+        let mut stream = Stream::events(&live, "worker=w1&credits=1").await?;
+        team.push("q", json!({"to": "ann", "payload": 1})).await?;
+        stream.next().await?;
+        team.register("q", "w1").await?;
+        let ended = tokio::time::timeout(Duration::from_secs(5), stream.ends()).await;
+        ensure!(ended.is_ok(), "{store:?}: the old life is not told");
+        live.stop().await;
+    }
+    Ok(())
+}
+
+/// Who is there and does not answer is as silent as who is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mute_socket_is_noticed_within_the_time_of_a_worker() -> Result<()> {
+    for store in Store::ALL {
+        let live = Live::start(&shared(store)?, &unique("mute")).await?;
+        let team = &live.team;
+        team.sticky("q", json!({"worker_ttl": "2s"})).await?;
+        let mut mute = Stream::socket(&live, "worker=mute&credits=1").await?;
+        team.push("q", json!({"to": "ann", "payload": 1})).await?;
+        // Nothing is read from here on, so no ping is answered.
+        mute.next().await?;
+        let silent_since = Instant::now();
+        let heir = team.register("q", "heir").await?;
+        let taken = team.claim_as("q", &heir, json!({"wait_ms": 10_000})).await?;
+        ensure!(taken.len() == 1, "{store:?}");
+        ensure!(silent_since.elapsed() < Duration::from_millis(3_500), "{store:?}: after {:?}", silent_since.elapsed());
+        live.stop().await;
+    }
+    Ok(())
+}

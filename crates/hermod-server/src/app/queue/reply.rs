@@ -83,7 +83,8 @@ impl App {
                 return Ok((pushed, reply));
             }
             if Instant::now() >= deadline || self.is_stopping() {
-                let late = format!("Nobody has replied to {id} yet. The delivery is still there; its reply would be lost.");
+                let late =
+                    format!("Nobody has replied to {id} in time. If it is still there, it stays; what is replied from now on is lost.");
                 return Err(Problem::new(Code::ReplyTimeout, late));
             }
             tokio::select! {

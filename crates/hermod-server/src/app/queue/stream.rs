@@ -75,8 +75,14 @@ impl Holds {
 }
 
 impl App {
-    /// Sends deliveries as they fall due, until nobody receives them any more or the server ends.
-    pub async fn stream(&self, caller: &Caller, queue: &str, ask: StreamAsk) -> Result<mpsc::Receiver<Vec<Taken>>, Problem> {
+    /// Sends deliveries as they fall due, until nobody receives them any more or the server ends; and how often a worker must be
+    /// asked whether it is there, if it is one.
+    pub async fn stream(
+        &self,
+        caller: &Caller,
+        queue: &str,
+        ask: StreamAsk,
+    ) -> Result<(mpsc::Receiver<Vec<Taken>>, Option<Duration>), Problem> {
         caller.need(Scope::QueuesClaim)?;
         let queue = self.queue_of(caller, queue).await?;
         check_worker(&queue, ask.worker.is_some())?;
@@ -92,8 +98,10 @@ impl App {
             }
         };
         let (send, receive) = mpsc::channel(1);
+        // One that does not answer is noticed at the second time, within what silence has.
+        let asked_every = worker.as_ref().map(|_| queue.worker_ttl.to_duration() / 3);
         tokio::spawn(feed(self.clone(), caller.space.clone(), queue, ask, worker, send));
-        Ok(receive)
+        Ok((receive, asked_every))
     }
 }
 
@@ -110,6 +118,7 @@ async fn feed(
     let unfinished = app.unfinished();
     let holds = Arc::new(Holds::default());
     let watch = app.watches.of(&space, &queue.id);
+    let own = worker.as_ref().map(|(worker, _)| app.watches.of_worker(&space, &queue.id, worker.as_str()));
     let lease = ask.lease.unwrap_or(queue.lease);
     let renew_every = lease.to_duration() / 3;
     let mut renew_at = Instant::now() + renew_every;
@@ -120,8 +129,16 @@ async fn feed(
         }
         let room = ask.credits - holds.held.lock().len().min(ask.credits);
         if room == 0 {
+            // Another life of this worker, or its end, is told to whoever watches what it has.
+            let told = own.as_ref().map(|own| own.earlier());
+            if let Some((worker, incarnation)) = &worker
+                && app.hear(&space, &queue, worker, *incarnation).await.is_err_and(|problem| problem.code == Code::WorkerGone)
+            {
+                break;
+            }
             tokio::select! {
                 () = holds.freed.notified() => {}
+                () = async { told.expect("it is a worker's").await }, if told.is_some() => {}
                 () = send.closed() => {}
                 () = app.stopping() => {}
                 () = sleep_until(renew_at) => {}

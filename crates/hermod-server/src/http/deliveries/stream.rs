@@ -83,7 +83,7 @@ pub(crate) async fn stream(
     let ask = StreamAsk::new(query.credits, lease)?.by(worker);
     let is_socket = request.headers().contains_key(axum::http::header::UPGRADE);
     if !is_socket {
-        let taken = shell.app.stream(&caller, &queue, ask).await?;
+        let (taken, _) = shell.app.stream(&caller, &queue, ask).await?;
         return Ok(events(taken));
     }
     let (mut parts, _) = request.into_parts();
@@ -91,8 +91,10 @@ pub(crate) async fn stream(
     let upgrade =
         upgrade.map_err(|fault| Problem::new(Code::InvalidField, format!("This is no WebSocket: {fault}.")).in_field("Upgrade"))?;
     // Refused before the connection is another's.
-    let taken = shell.app.stream(&caller, &queue, ask).await?;
-    Ok(upgrade.max_message_size(MESSAGE_MAX).on_upgrade(move |socket| converse(shell, caller, queue, taken, socket)))
+    let (taken, asked_every) = shell.app.stream(&caller, &queue, ask).await?;
+    let every = asked_every.map_or(ALIVE_EVERY, |every| every.min(ALIVE_EVERY));
+    let talk = move |socket| converse(shell, caller, queue, taken, every, socket);
+    Ok(upgrade.max_message_size(MESSAGE_MAX).on_upgrade(talk))
 }
 
 fn events(receive: mpsc::Receiver<Vec<Taken>>) -> Response {
@@ -115,8 +117,15 @@ fn event(taken: &Taken) -> Event {
 }
 
 /// Both talk until one of them has gone.
-async fn converse(shell: Arc<Shell>, caller: Caller, queue: String, mut taken: mpsc::Receiver<Vec<Taken>>, mut socket: WebSocket) {
-    let mut alive = tokio::time::interval(ALIVE_EVERY);
+async fn converse(
+    shell: Arc<Shell>,
+    caller: Caller,
+    queue: String,
+    mut taken: mpsc::Receiver<Vec<Taken>>,
+    every: Duration,
+    mut socket: WebSocket,
+) {
+    let mut alive = tokio::time::interval(every);
     let mut is_answered = true;
     loop {
         let told = tokio::select! {
