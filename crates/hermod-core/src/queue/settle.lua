@@ -47,7 +47,7 @@ return drive(function(first_key, at, _, keep)
         any, settled[member] = true, true
         if act == ACK then
           word, done[#done + 1] = 1, member
-          if sticky then drop_held(member, to) end
+          if sticky and to ~= '' then call('ZREM', base .. 'has:' .. owner_of(to), member .. to) end
           leave(to)
           if key ~= '' or tags > 0 then
             key = unfind(member, meta)
