@@ -17,7 +17,7 @@ mod redis;
 use anyhow::{Result, bail};
 
 const USAGE: &str = "say what to measure: limit or queue, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
-                     queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route (queue --sticky)";
+                     queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route, queue-sticky-takeover (the last two: queue --sticky)";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -35,6 +35,7 @@ pub(crate) async fn run_part(name: &str) -> Option<Result<()>> {
         "queue-pending" => pending::run().await,
         "queue-sticky" => sticky::run().await,
         "queue-sticky-route" => sticky::route().await,
+        "queue-sticky-takeover" => sticky::takeover().await,
         _ => return None,
     })
 }

@@ -1,7 +1,8 @@
 //! A message to its recipient's worker, claimed and acknowledged: beside the algorithm of the seed, on the same Redis.
 //!
 //! Each of the callers routes a message and then does what its worker does. Hermod's side is the operations of
-//! a server on the Redis engine, which puts those that come together into one call by itself. The callers have recipients of their own, as of
+//! a server; the Redis engine puts those that come together into one call by itself. The embedded one, which is durable
+//! and needs no Redis, is measured in the same rounds. The callers have recipients of their own, as of
 //! one recipient only one delivery is handed out at a time. A claim may find what another caller pushed for the same worker; then
 //! that one's finds nothing, and in the end all must have been acknowledged by somebody.
 
@@ -14,8 +15,7 @@ use hermod_core::queue::push::Push;
 use hermod_core::queue::settle::Outcome as Settlement;
 use hermod_core::queue::{Act, Claim, Delivery, Due, Failing, Member, Settle, SettleAct, Staff, Terms};
 use hermod_core::{Micros, Operation, Outcome, Place, QueueId, Recipient, SpaceId, WorkerId};
-use hermod_engine::Redis;
-use hermod_engine::redis::{Address, Options};
+use hermod_engine::{Embedded, Engine, Redis, embedded, redis};
 use hermod_tests::server;
 use tokio::sync::Mutex;
 
@@ -38,7 +38,12 @@ const FAILING: Failing = Failing { max_attempts: 5, drops: false, drop_after: No
 
 pub(super) async fn run() -> Result<()> {
     let store = server::Redis::start()?;
-    let hermod = Arc::new(Sticky::open(&store.url()).await?);
+    let engine = Redis::open(redis::Options::new(redis::Address::parse(&store.url())?)).await?;
+    let hermod = Arc::new(Sticky::open(Engine::Redis(engine)).await?);
+    // Beside the build, not in a folder that may be in memory.
+    let folder = tempfile::tempdir_in(std::env::current_exe()?.parent().context("the build has a folder")?)?;
+    let embedded = Embedded::open(embedded::Options::new(folder.path()))?;
+    let alone = Arc::new(Sticky::open(Engine::Embedded(embedded.clone())).await?);
     let mut seeds = Vec::new();
     for _ in 0..CALLERS {
         seeds.push(Arc::new(Mutex::new(Seed::open(&store.url()).await?)));
@@ -46,18 +51,23 @@ pub(super) async fn run() -> Result<()> {
     for worker in 0..WORKERS {
         seeds.first().context("there are callers")?.lock().await.join(&worker_name(worker)).await?;
     }
-    let mut rounds = Rounds::default();
+    let (mut rounds, mut rounds_alone) = (Rounds::default(), Rounds::default());
     for round in 0..=ROUNDS {
         // The first one assigns the recipients on both sides, and does not count.
         let span = if round == 0 { Duration::from_secs(1) } else { ROUND };
-        let ours = ours(&store, &hermod, span).await?;
+        let on_redis = ours(store.pid(), &hermod, span).await?;
         let theirs = theirs(&store, &seeds, span).await?;
+        let on_embedded = ours(std::process::id(), &alone, span).await?;
         if round > 0 {
-            rounds.add(ours, theirs);
+            rounds.add(on_redis, theirs);
+            rounds_alone.add(on_embedded, theirs);
         }
     }
-    let title = format!("sticky: route, claim and ack, {CALLERS} concurrent, {RECIPIENTS} recipients, {WORKERS} workers, Redis");
-    rounds.print(&title, "hermod push + claim + settle", "the seed's nine commands", WANTED)?;
+    embedded.close().await?;
+    for (name, rounds) in [("Redis", rounds), ("embedded, durable", rounds_alone)] {
+        let title = format!("sticky, {name}: route, claim and ack, {CALLERS} concurrent, {RECIPIENTS} recipients, {WORKERS} workers");
+        rounds.print(&title, "hermod push + claim + settle", "the seed's nine commands, Redis", WANTED)?;
+    }
     say_scripts(&store, hermod.acked.load(Ordering::Relaxed))
 }
 
@@ -72,8 +82,8 @@ fn recipient(caller: usize, count: u64) -> String {
     format!("did:key:z6Mk{:05}", caller * own + turn)
 }
 
-async fn ours(store: &server::Redis, hermod: &Arc<Sticky>, span: Duration) -> Result<Measured> {
-    let measured = closed_loop(store.pid(), CALLERS, span, |caller| {
+async fn ours(pid: u32, hermod: &Arc<Sticky>, span: Duration) -> Result<Measured> {
+    let measured = closed_loop(pid, CALLERS, span, |caller| {
         let hermod = Arc::clone(hermod);
         move |count| {
             let hermod = Arc::clone(&hermod);
@@ -103,9 +113,9 @@ async fn theirs(store: &server::Redis, seeds: &[Arc<Mutex<Seed>>], span: Duratio
     .await
 }
 
-/// A sticky queue on Redis, and its workers.
+/// A sticky queue, and its workers.
 struct Sticky {
-    engine: Redis,
+    engine: Engine,
     space: SpaceId,
     queue: QueueId,
     incarnation: u64,
@@ -114,8 +124,7 @@ struct Sticky {
 }
 
 impl Sticky {
-    async fn open(url: &str) -> Result<Sticky> {
-        let engine = Redis::open(Options::new(Address::parse(url)?)).await?;
+    async fn open(engine: Engine) -> Result<Sticky> {
         let (space, queue, incarnation) = (SpaceId::default_space(), QueueId::new("sticky")?, 7);
         for partition in 0..engine.partitions().count() {
             for worker in 0..WORKERS {
@@ -163,7 +172,7 @@ fn say_scripts(store: &server::Redis, routed: usize) -> Result<()> {
     Ok(())
 }
 
-async fn done<O: Operation>(engine: &Redis, operation: &O) -> Result<O::Answer> {
+async fn done<O: Operation>(engine: &Engine, operation: &O) -> Result<O::Answer> {
     match engine.run(operation, None).await?.outcome {
         Outcome::Done(answer) | Outcome::Replayed(answer) => Ok(answer),
         Outcome::Conflict => bail!("there is no key to conflict"),
