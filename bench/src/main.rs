@@ -17,7 +17,7 @@ mod redis;
 use anyhow::{Result, bail};
 
 const USAGE: &str = "say what to measure: limit or queue, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
-                     queue-bullmq, queue-beanstalk, queue-lateness, queue-pending";
+                     queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route, queue-sticky-takeover (the last two: queue --sticky)";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +37,9 @@ fn main() -> Result<()> {
         Some("limit-durable") => runtime.block_on(durable::run()),
         // What the HTTP bench starts as its rival, in a process of its own.
         Some("bare") => runtime.block_on(bare::serve()),
+        Some("queue") if args.iter().any(|arg| arg == "--sticky") => {
+            runtime.block_on(queue::run_part("queue-sticky")).unwrap_or_else(|| bail!("{USAGE}"))
+        }
         Some("queue") => runtime.block_on(queue::run()),
         part => match runtime.block_on(queue::run_part(part.unwrap_or_default())) {
             Some(ran) => ran,

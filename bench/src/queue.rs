@@ -8,6 +8,7 @@ mod bullmq;
 mod lateness;
 mod load;
 mod pending;
+mod sticky;
 mod wire;
 
 use anyhow::Result;
@@ -32,6 +33,9 @@ pub(crate) async fn run_part(name: &str) -> Option<Result<()>> {
         "queue-beanstalk" => beanstalk::run().await,
         "queue-lateness" => lateness::run().await,
         "queue-pending" => pending::run().await,
+        "queue-sticky" => sticky::run().await,
+        "queue-sticky-route" => sticky::route().await,
+        "queue-sticky-takeover" => sticky::takeover().await,
         _ => return None,
     })
 }

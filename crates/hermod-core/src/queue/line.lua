@@ -96,13 +96,18 @@ local function woken()
   return pack_ints('<I2', #told) .. table.concat(told)
 end
 
--- A delivery is the first of its recipient, and waits for its time.
-local function put_due(member, at, to)
-  call('ZADD', due, at, member)
-  if not sticky or to == '' then return end
+-- The first of a recipient goes to whoever is to have it; who that is.
+local function put_own(member, at, to)
   local owner, time = route(to), tonumber(at)
   if not given_to[owner] or time < given_to[owner] then given_to[owner] = time end
   call('ZADD', base .. 'own:' .. owner, at, member .. to)
+  return owner
+end
+
+-- A delivery is the first of its recipient, and waits for its time.
+local function put_due(member, at, to)
+  call('ZADD', due, at, member)
+  if sticky and to ~= '' then put_own(member, at, to) end
 end
 
 -- It does not any more; whether it did.

@@ -20,7 +20,7 @@ local function pin_to(to, pin)
   set_idle(to, not line)
   if line and sub(line, 9) ~= '\1' then
     local head = sub(line, 1, 8)
-    move_head(head, call('ZSCORE', due, head), to)
+    move_head(head, call('ZSCORE', due, head), to, owner_of(to))
   end
 end
 

@@ -54,7 +54,7 @@ return drive(function(first_key, at, _, keep)
               'PX', format('%d', ceil(keep_reply / 1000) + slack_ms))
             call('SPUBLISH', base .. 'wake', '=' .. name)
           end
-          if sticky then drop_held(member, to) end
+          if sticky and to ~= '' then call('ZREM', base .. 'has:' .. owner_of(to), member .. to) end
           leave(to)
           if key ~= '' or tags > 0 then
             key = unfind(member, meta)

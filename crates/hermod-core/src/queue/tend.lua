@@ -3,6 +3,9 @@
 -- ARGV    none of its own
 -- REPLY   none of its own
 local TENDED_SOME = 10
+-- The operations that share a call share this too: however many there are, others are not held up for longer. What is left
+-- is told as more to do.
+local call_left = 100
 
 -- A holder is gone: its delivery has its place again, or has failed for good. Whether its recipient moved, whether it is dead.
 local function end_lease(member, most, drops)
@@ -21,12 +24,10 @@ local function end_lease(member, most, drops)
   return 0, 0
 end
 
--- Gives the first of a recipient to whoever is to have it; 1 if that is another.
-local function move_head(member, at, to)
-  local before = owner_of(to)
-  drop_due(member, to)
-  put_due(member, at, to)
-  if before ~= owner_of(to) then return 1 end
+-- Gives the first of a recipient to whoever is to have it; 1 if that is another. It is due as before.
+local function move_head(member, at, to, before)
+  call('ZREM', base .. 'own:' .. before, member .. to)
+  if put_own(member, at, to) ~= before then return 1 end
   return 0
 end
 
@@ -34,7 +35,7 @@ end
 local function move_some(owner, most)
   local heads, moved = call('ZRANGE', base .. 'own:' .. owner, 0, most - 1, 'WITHSCORES'), 0
   for i = 1, #heads, 2 do
-    moved = moved + move_head(sub(heads[i], 1, 8), heads[i + 1], sub(heads[i], 9))
+    moved = moved + move_head(sub(heads[i], 1, 8), heads[i + 1], sub(heads[i], 9), owner)
   end
   return #heads / 2, moved
 end
@@ -43,10 +44,15 @@ end
 -- anew, what is parked. How many recipients moved, how many deliveries died, whether there is more.
 local function tend(most, drops, left)
   if not sticky then return 0, 0, false end
-  local moved, died = 0, 0
+  if left > call_left then left = call_left end
+  call_left = call_left - left
+  local moved, died, is_clear = 0, 0, false
   while left > 0 do
     local name = call('ZRANGE', base .. 'leaving', 0, 0)[1]
-    if not name then break end
+    if not name then
+      is_clear = true
+      break
+    end
     local incarnation, till, gone, flags, old = worker_of(name)
     local drains = has_flag(flags, DRAINS)
     if not drains or gone ~= 0 then
@@ -69,13 +75,15 @@ local function tend(most, drops, left)
       end
     end
   end
-  local has_ring = call('EXISTS', base .. 'ring') == 1
-  if left > 0 and has_ring then
-    local _, some = move_some('', left)
-    moved = moved + some
+  -- At rest there is neither: that is what is asked first.
+  local more = call('EXISTS', base .. 'own:') == 1 and call('EXISTS', base .. 'ring') == 1
+  if left > 0 and more then
+    local heads, some = move_some('', left)
+    left, moved = left - heads, moved + some
+    more = call('EXISTS', base .. 'own:') == 1
   end
-  local more = call('EXISTS', base .. 'leaving') == 1 or (has_ring and call('EXISTS', base .. 'own:') == 1)
-  return moved, died, more
+  call_left = call_left + left
+  return moved, died, more or (not is_clear and call('EXISTS', base .. 'leaving') == 1)
 end
 
 -- What every step on a sticky queue begins with.

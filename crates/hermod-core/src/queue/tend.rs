@@ -23,7 +23,7 @@ pub(crate) struct Tended {
 }
 
 /// Moves what is to be moved, at most so many: what those have who are gone or drain, what was held before a worker began
-/// anew, what is parked.
+/// anew, what is parked. On Redis the operations of one call move no more together than one of them may alone, and say that there is more.
 pub(super) fn tend(change: &mut Change<'_>, failing: &Failing, most: usize) -> Tended {
     let mut tended = Tended::default();
     if !change.queue.owners.is_sticky {

@@ -25,10 +25,12 @@ return drive(function(first_key, at)
   local counts, counted, name = unpack_ints('<BI4Bc0', given, at)
   local parked = call('ZCARD', base .. 'own:')
   if counts == 1 then return 'k' .. pack_ints('<I8I8I8', now, parked, behind(name, counted)) end
-  local names, replies = call('HKEYS', base .. 'worker'), {}
+  local all, names, records, replies = call('HGETALL', base .. 'worker'), {}, {}, {}
+  for i = 1, #all, 2 do names[(i + 1) / 2], records[all[i]] = all[i], all[i + 1] end
   table.sort(names)
   for i = 1, #names do
-    local incarnation, till, gone, flags, stored = worker_of(names[i])
+    local stored = records[names[i]]
+    local incarnation, till, gone, flags = unpack_ints(WORKER, stored)
     local standing = LIVE
     if gone ~= 0 then
       standing = GONE

@@ -1,0 +1,160 @@
+//! The algorithm that sticky queues replace: sharding of recipients over the instances of a plugin, after its design.
+//!
+//! The same keys, the same commands in the same order, each a round trip of its own on the caller's own connection, as a pool
+//! gives it one; nothing is locked, as nothing is there. Of a route: whose it is (`HEXISTS`, `HGET`, or an
+//! assignment in eight steps), whether that one is stale (`HGET`, and a reassignment of all it has), one more that is pending
+//! (`HINCRBY`), and the message (`RPUSH`). Of an acknowledgement, as its instances do it: `BLPOP`, when it was last heard of (`HSET`), one
+//! less that is pending (`HGET`, `HSET`).
+//!
+//! Left out, all in its favour: the instance looks through its recipients one after the other, waits 0.2 s at each for whom there is
+//! nothing and sleeps for a second then; here it is asked for the right one at once, and for as many at a time as there are callers. Packing
+//! in base64, and finding the recipient in an envelope. A list of recipients is JSON, as there.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Client};
+
+const PENDING: &str = "uid_recip_key_pending_msg_count";
+const TURN: &str = "round_robin_iterator";
+const LISTS: &str = "uid_recip_keys_map";
+const OWNERS: &str = "recip_key_uid_map";
+const HEARD: &str = "uid_last_access_map";
+const TOPIC: &str = "acapy_inbound";
+const STALE_SECONDS: u64 = 15;
+
+/// One caller, with a connection of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Seed {
+    store: MultiplexedConnection,
+}
+
+fn now_seconds() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
+}
+
+impl Seed {
+    pub(super) async fn open(url: &str) -> Result<Seed> {
+        Ok(Seed { store: Client::open(url)?.get_multiplexed_async_connection().await? })
+    }
+
+    /// An instance begins.
+    pub(super) async fn join(&mut self, uid: &str) -> Result<()> {
+        let _: () = self.store.hset(LISTS, uid, "[]").await?;
+        Ok(())
+    }
+
+    /// `process_payload_recip_key`, and the message itself; who has to handle it.
+    pub(super) async fn route(&mut self, to: &str, message: &str) -> Result<String> {
+        let mut uid: String = match self.store.hexists(OWNERS, to).await? {
+            true => self.store.hget(OWNERS, to).await?,
+            false => self.assign(to).await?,
+        };
+        let heard: Option<u64> = self.store.hget(HEARD, &uid).await?;
+        if let Some(heard) = heard
+            && now_seconds()?.saturating_sub(heard) >= STALE_SECONDS
+        {
+            uid = self.leave_stale(uid, to).await?;
+        }
+        let _: i64 = self.store.hincr(PENDING, format!("{uid}_{to}"), 1).await?;
+        let _: i64 = self.store.rpush(format!("{TOPIC}_{to}"), message).await?;
+        Ok(uid)
+    }
+
+    /// An instance takes a message; one less is pending.
+    pub(super) async fn take(&mut self, uid: &str, to: &str) -> Result<String> {
+        let popped: Option<(String, String)> = self.store.blpop(format!("{TOPIC}_{to}"), 0.2).await?;
+        let (_, message) = popped.context("a message that was pushed is there")?;
+        let _: () = self.store.hset(HEARD, uid, now_seconds()?).await?;
+        let name = format!("{uid}_{to}");
+        let pending: Option<i64> = self.store.hget(PENDING, &name).await?;
+        if let Some(pending) = pending.filter(|pending| *pending >= 1) {
+            let _: () = self.store.hset(PENDING, &name, pending - 1).await?;
+        }
+        Ok(message)
+    }
+
+    async fn list(&mut self, uid: &str) -> Result<Vec<String>> {
+        let list: Option<String> = self.store.hget(LISTS, uid).await?;
+        Ok(list.map(|list| serde_json::from_str(&list)).transpose()?.unwrap_or_default())
+    }
+
+    async fn keep_list(&mut self, uid: &str, list: &[String]) -> Result<()> {
+        let _: () = self.store.hset(LISTS, uid, serde_json::to_string(list)?).await?;
+        Ok(())
+    }
+
+    /// `get_new_valid_uid`.
+    async fn next(&mut self, but: Option<&str>) -> Result<String> {
+        if self.store.get::<_, Option<u64>>(TURN).await?.is_none() {
+            let _: () = self.store.set(TURN, 0).await?;
+        }
+        let turn: usize = self.store.get(TURN).await?;
+        let mut all: Vec<String> = self.store.hkeys(LISTS).await?;
+        all.retain(|uid| Some(uid.as_str()) != but);
+        ensure!(!all.is_empty(), "there is an instance");
+        let chosen = all.get(turn).or_else(|| all.first()).cloned().context("there is an instance")?;
+        let next = if turn + 1 < all.len() { turn + 1 } else { 0 };
+        let _: () = self.store.set(TURN, next).await?;
+        Ok(chosen)
+    }
+
+    /// `assign_recip_key_to_new_uid`.
+    async fn assign(&mut self, to: &str) -> Result<String> {
+        let uid = self.next(None).await?;
+        let _: () = self.store.hset(OWNERS, to, &uid).await?;
+        let mut list = self.list(&uid).await?;
+        if !list.iter().any(|known| known == to) {
+            list.push(to.to_owned());
+            self.keep_list(&uid, &list).await?;
+        }
+        let _: () = self.store.hset(PENDING, format!("{uid}_{to}"), 0).await?;
+        Ok(uid)
+    }
+
+    /// A stale instance loses all it has if anything of it is pending; who has this one then.
+    async fn leave_stale(&mut self, stale: String, to: &str) -> Result<String> {
+        let list = self.list(&stale).await?;
+        let mut is_pending = false;
+        for one in &list {
+            let pending: Option<i64> = self.store.hget(PENDING, format!("{stale}_{one}")).await?;
+            is_pending = pending.is_some_and(|pending| pending >= 1);
+            if is_pending {
+                break;
+            }
+        }
+        if !is_pending {
+            return Ok(stale);
+        }
+        let mut owner = stale.clone();
+        for one in &list {
+            let new = self.reassign(&stale, one).await?;
+            if one == to {
+                owner = new;
+            }
+        }
+        if self.list(&stale).await?.is_empty() {
+            let _: () = self.store.hdel(LISTS, &stale).await?;
+        }
+        Ok(owner)
+    }
+
+    /// `reassign_recip_key_to_uid`.
+    async fn reassign(&mut self, stale: &str, to: &str) -> Result<String> {
+        let uid = self.next(Some(stale)).await?;
+        let mut old = self.list(stale).await?;
+        let mut new = self.list(&uid).await?;
+        old.retain(|one| one != to);
+        self.keep_list(stale, &old).await?;
+        let pending: Option<i64> = self.store.hget(PENDING, format!("{stale}_{to}")).await?;
+        let _: () = self.store.hdel(PENDING, format!("{stale}_{to}")).await?;
+        let _: () = self.store.hset(OWNERS, to, &uid).await?;
+        new.push(to.to_owned());
+        self.keep_list(&uid, &new).await?;
+        if let Some(pending) = pending.filter(|pending| *pending >= 1) {
+            let _: () = self.store.hset(PENDING, format!("{uid}_{to}"), pending).await?;
+        }
+        Ok(uid)
+    }
+}
