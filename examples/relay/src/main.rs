@@ -139,7 +139,7 @@ fn packed(recipient: u64, number: u64) -> Value {
 
 fn unpacked(delivery: &Claimed) -> anyhow::Result<(String, u64)> {
     let recipient = delivery.to.clone().context("a message without a recipient")?;
-    Ok((recipient, delivery.payload::<Value>()?["ciphertext"].as_str().context("a message without a text")?.parse()?))
+    Ok((recipient, delivery.payload::<Value>()?.get("ciphertext").and_then(Value::as_str).context("a message without a text")?.parse()?))
 }
 
 /// What was processed, by whom, and what was wrong with it.

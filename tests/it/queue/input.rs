@@ -285,7 +285,8 @@ async fn what_is_wrong_about_a_worker_is_named_and_changes_nothing() -> Result<(
     ensure!(one.len() == 1, "{one:?}");
     let before = staff(team).await?;
     let long = "w".repeat(65);
-    let rows: Vec<(&str, &str, Value, u16, &str, Option<&str>)> = vec![
+    type Row = (&'static str, &'static str, Value, u16, &'static str, Option<&'static str>);
+    let rows: Vec<Row> = vec![
         ("PUT", "q/workers/a%20b", json!({}), 400, "invalid_field", Some("worker")),
         ("PUT", "q/workers/a%2Fb", json!({}), 400, "invalid_field", Some("worker")),
         ("PUT", "q/workers/w%00", json!({}), 400, "invalid_field", Some("worker")),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use hermod_core::queue::push::Push;
 use hermod_core::queue::settle::Outcome as Settlement;
-use hermod_core::queue::{Act, Claim, Delivery, Due, Failing, Member, Settle, SettleAct, Staff, Terms};
+use hermod_core::queue::{Act, Claim, Delivery, Due, Failing, Member, Settle, SettleAct, Staff, Terms, Upkeep};
 use hermod_core::{Micros, Operation, Outcome, Place, QueueId, Recipient, SpaceId, WorkerId};
 use hermod_engine::{Embedded, Engine, Redis, embedded, redis};
 use hermod_tests::server;
@@ -35,6 +35,7 @@ const AT_ONCE: usize = 100;
 const HOUR: Micros = Micros::saturating(3_600_000_000);
 const TERMS: Terms = Terms { is_sticky: true, floor: 0 };
 const FAILING: Failing = Failing { max_attempts: 5, drops: false, drop_after: None };
+const UPKEEP: Upkeep = Upkeep { ttl: HOUR, idle_after: HOUR, failing: FAILING };
 
 pub(super) async fn run() -> Result<()> {
     let store = server::Redis::start()?;
@@ -131,7 +132,7 @@ impl Sticky {
                 let member = Member { worker: WorkerId::new(worker_name(worker))?, incarnation, age: Micros::ZERO };
                 let place = Place { space: space.clone(), partition };
                 let join = Act::Join { weight: 1 };
-                done(&engine, &Staff::new(place, queue.clone(), TERMS, join, HOUR, FAILING, HOUR, vec![member])).await?;
+                done(&engine, &Staff::new(place, queue.clone(), TERMS, join, UPKEEP, vec![member])).await?;
             }
         }
         let (pushed, acked) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -2,7 +2,7 @@
 //!
 //! The same keys, the same commands in the same order, each a round trip of its own on the caller's own connection, as a pool
 //! gives it one; nothing is locked, as nothing is there. Of a route: whose it is (`HEXISTS`, `HGET`, or an
-//! assignment in eight steps), whether that one is stale (`HGET`, and a reassignment of all it has), one more that is pending
+//! assignment of its own), whether that one is stale (`HGET`, and a reassignment of all it has), one more that is pending
 //! (`HINCRBY`), and the message (`RPUSH`). Of an acknowledgement, as its instances do it: `BLPOP`, when it was last heard of (`HSET`), one
 //! less that is pending (`HGET`, `HSET`).
 //!
