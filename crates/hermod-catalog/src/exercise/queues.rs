@@ -46,7 +46,7 @@ async fn queues_are_saved_replaced_and_deleted(a: &Catalog) {
         a.create_queue(&space, queue("mail"), None).await,
         Err(CatalogError::Exists { what: "queue", id }) if id == "mail"
     ));
-    let put = a.put_queue(&space, Queue { mode: Mode::Sticky, ..queue("mail") }, None).await.unwrap();
+    let put = a.put_queue(&space, Queue { mode: Mode::Shared, ..queue("mail") }, None).await.unwrap();
     assert!(!put.created);
     assert_eq!((put.value.queue.version, a.queue(&space, &id("mail")).unwrap().mode), (2, Mode::Sticky));
     for name in ["b", "B", "Mail"] {
@@ -71,7 +71,7 @@ async fn every_field_comes_back_as_it_was_saved(a: &Catalog) {
     let space = space(a, "queue-fields").await;
     let us = Micros::saturating;
     let full = Queue {
-        mode: Mode::Sticky,
+        mode: Mode::Shared,
         order: hermod_core::queue::Order::Total,
         lease: us(100_000_000),
         worker_ttl: us(61_000_000),
