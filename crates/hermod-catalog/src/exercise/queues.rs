@@ -46,7 +46,7 @@ async fn queues_are_saved_replaced_and_deleted(a: &Catalog) {
         a.create_queue(&space, queue("mail"), None).await,
         Err(CatalogError::Exists { what: "queue", id }) if id == "mail"
     ));
-    let put = a.put_queue(&space, Queue { mode: Mode::Shared, ..queue("mail") }, None).await.unwrap();
+    let put = a.put_queue(&space, Queue { mode: Mode::Sticky, ..queue("mail") }, None).await.unwrap();
     assert!(!put.created);
     assert_eq!((put.value.queue.version, a.queue(&space, &id("mail")).unwrap().mode), (2, Mode::Sticky));
     for name in ["b", "B", "Mail"] {
