@@ -38,6 +38,8 @@ struct Heard {
     told: Instant,
     /// How many streams and claims of it are open.
     open: usize,
+    /// Its stream was closed, and the store was told so: it must be told at once if it is back.
+    is_closed: bool,
     standing: Standing,
 }
 
@@ -145,7 +147,7 @@ impl App {
         member.incarnation = incarnation;
         let others: Vec<u16> = self.partitions_of(space, &queue).filter(|partition| *partition != home).collect();
         let told = self.staff(space, &queue, others, act, ttl, std::slice::from_ref(&member)).await?;
-        let heard = Heard { incarnation, at: begun, told: begun, open: 0, standing: Standing::Live };
+        let heard = Heard { incarnation, at: begun, told: begun, open: 0, is_closed: false, standing: Standing::Live };
         self.staffs.table.lock().entry((space.clone(), queue.id.clone())).or_default().insert(worker.clone(), heard);
         self.watches.of_worker(space, &queue.id, worker.as_str()).forget();
         self.watches.saw_number(space, &queue.id, incarnation);
@@ -175,7 +177,8 @@ impl App {
         let known = {
             let mut table = self.staffs.table.lock();
             let heard = table.get_mut(&(space.clone(), queue.id.clone())).and_then(|workers| workers.get_mut(worker));
-            heard.filter(|heard| heard.incarnation >= incarnation).map(|heard| {
+            let is_known = |heard: &&mut Heard| heard.incarnation > incarnation || (heard.incarnation == incarnation && !heard.is_closed);
+            heard.filter(is_known).map(|heard| {
                 if heard.incarnation > incarnation {
                     return Standing::Gone;
                 }
@@ -185,7 +188,7 @@ impl App {
         };
         let (standing, until) = match known {
             Some(standing) => (standing, self.watches.store_time(self.now()).plus(queue.worker_ttl)),
-            // Of another server, until now.
+            // Of another server until now, or its stream was closed.
             None => self.tell(space, queue, worker, incarnation, Act::Renew, queue.worker_ttl).await?,
         };
         if standing == Standing::Gone { Err(gone(worker)) } else { Ok((standing, until)) }
@@ -207,8 +210,10 @@ impl App {
         let now = told.iter().map(|(_, staffed)| staffed.now).max().unwrap_or_default();
         if act == Act::Renew && standing != Standing::Gone {
             let moment = Instant::now();
-            let heard = Heard { incarnation, at: moment, told: moment, open: 0, standing };
-            self.staffs.table.lock().entry((space.clone(), queue.id.clone())).or_default().insert(worker.clone(), heard);
+            let mut table = self.staffs.table.lock();
+            let workers = table.entry((space.clone(), queue.id.clone())).or_default();
+            let open = workers.get(worker).filter(|heard| heard.incarnation == incarnation).map_or(0, |heard| heard.open);
+            workers.insert(worker.clone(), Heard { incarnation, at: moment, told: moment, open, is_closed: false, standing });
         }
         if told.iter().any(|(_, staffed)| staffed.more) {
             self.tend(space, queue).await;
@@ -296,19 +301,26 @@ impl App {
     pub(crate) async fn closed(&self, space: &SpaceId, queue: &Queue, worker: &WorkerId, incarnation: u64) {
         let is_open = |heard: &Heard| heard.incarnation != incarnation || heard.open > 0;
         let name = (space.clone(), queue.id.clone());
-        if self.staffs.table.lock().get(&name).and_then(|workers| workers.get(worker)).is_some_and(is_open) {
-            return;
+        {
+            let mut table = self.staffs.table.lock();
+            match table.get_mut(&name).and_then(|workers| workers.get_mut(worker)) {
+                Some(heard) if is_open(heard) => return,
+                Some(heard) => heard.is_closed = true,
+                None => {}
+            }
         }
         let grace = Micros::from_duration(GRACE).unwrap_or_default();
-        let moment = Instant::now();
         let member = Member { worker: worker.clone(), incarnation, age: Micros::ZERO };
         let told = self.staff(space, queue, self.partitions_of(space, queue), Act::Close, grace, &[member]).await;
         if told.is_err() {
             // Its lease ends by itself.
             return;
         }
-        if let Some(heard) = self.staffs.table.lock().get_mut(&name).and_then(|workers| workers.get_mut(worker)) {
-            heard.told = heard.told.max(moment);
+        // It may be back by now, and what it told may have come before this.
+        let is_back = |heard: &Heard| heard.incarnation == incarnation && !heard.is_closed;
+        if self.staffs.table.lock().get(&name).and_then(|workers| workers.get(worker)).is_some_and(is_back) {
+            let _standing = self.tell(space, queue, worker, incarnation, Act::Renew, queue.worker_ttl).await;
+            return;
         }
         tokio::time::sleep(GRACE + Duration::from_millis(20)).await;
         self.tend(space, queue).await;
@@ -324,7 +336,7 @@ impl App {
             let Some(workers) = table.get_mut(&name) else { return };
             workers.retain(|_, heard| heard.open > 0 || heard.at.elapsed() < forgotten);
             let mut members = Vec::new();
-            for (worker, heard) in workers.iter_mut().filter(|(_, heard)| heard.standing != Standing::Gone) {
+            for (worker, heard) in workers.iter_mut().filter(|(_, heard)| heard.standing != Standing::Gone && !heard.is_closed) {
                 if heard.open > 0 {
                     heard.at = moment;
                 }
