@@ -123,6 +123,14 @@ text_type!(
     QueueId, "queue", check_name
 );
 text_type!(
+    /// A deck's name within its space.
+    DeckId, "deck", check_name
+);
+text_type!(
+    /// A message's name within its deck.
+    MessageId, "id", check_name
+);
+text_type!(
     /// A worker of a sticky queue.
     WorkerId, "worker", check_name
 );

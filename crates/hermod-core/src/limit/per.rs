@@ -91,6 +91,16 @@ impl Per {
 }
 
 impl Calendar {
+    /// The windows of this unit (`hour`, `day`, `week`, `month`, `year`) in this time zone.
+    pub fn new(unit: &str, zone: &str) -> Result<Calendar, Invalid> {
+        calendar(unit, zone)
+    }
+
+    /// The words of all units.
+    pub fn units() -> [&'static str; 5] {
+        UNITS.map(|(_, word, _)| word)
+    }
+
     /// The window that `now` is in, and the end of the next.
     pub fn bounds(&self, now: Micros) -> Bounds {
         let zoned = timestamp(now).to_zoned(self.zone.clone());
