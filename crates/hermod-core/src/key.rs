@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::id::{QueueId, SpaceId};
+use crate::id::{DeckId, QueueId, SpaceId, Subject};
 use crate::int::Micros;
 use crate::limit::lease::Held;
 use crate::limit::reservations::Reservations;
@@ -57,6 +57,16 @@ pub(crate) fn finished_in(tag: &str, queue: &str, key: &str) -> String {
 /// `hm:{space/pp}:queue:<queue>:reply:<number>`, STRING `until kind reply`, packed.
 pub(crate) fn reply_in(tag: &str, queue: &str, number: &str) -> String {
     format!("hm:{{{tag}}}:queue:{queue}:reply:{number}")
+}
+
+/// `hm:{space/pp}:pick:<deck>:<epoch>:<subject>`, HASH what the subject was sent of the deck (`pick/history.lua`).
+pub fn pick(place: &Place, deck: &DeckId, epoch: u64, subject: &Subject) -> String {
+    tagged(place, "pick:", &[deck.as_str(), ":", &epoch.to_string(), ":", subject.as_str()])
+}
+
+/// `hm:{space/pp}:subject:<subject>`, STRING `version profile`, packed.
+pub fn subject(place: &Place, subject: &Subject) -> String {
+    tagged(place, "subject:", &[subject.as_str()])
 }
 
 /// A key under the partition's hash tag. By hand, as every operation spells one.
@@ -112,6 +122,9 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
     if let Some(part) = part_of_queue(key).filter(|part| matches!(*part, "body" | "tried" | "line" | "key" | "worker" | "bound" | "turn")) {
         return crate::queue::line::redis_text(part, value);
     }
+    if key.contains("}:pick:") || key.contains("}:subject:") {
+        return hex(value);
+    }
     let text = if key.contains("}:limit:") {
         Tally::unpack(value).map(|(tally, until)| tally.to_text(until))
     } else if key.contains("}:once:") {
@@ -128,6 +141,10 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
         None
     };
     text.unwrap_or_else(|| String::from_utf8_lossy(value).into_owned())
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

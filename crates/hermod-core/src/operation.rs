@@ -97,6 +97,9 @@ pub const SCRIPTS: &[Script] = &[
     crate::queue::Look::SCRIPT,
     crate::queue::Roll::SCRIPT,
     crate::queue::Fetch::SCRIPT,
+    crate::pick::Take::SCRIPT,
+    crate::pick::Settle::SCRIPT,
+    crate::pick::About::SCRIPT,
 ];
 
 /// One operation's part of a script call.

@@ -32,6 +32,10 @@ pub enum Family {
     Bound = 10,
     /// What its holder replied to a delivery.
     Reply = 11,
+    /// A part of what a subject was sent of a deck.
+    Pick = 12,
+    /// What is known of a subject.
+    Profile = 13,
 }
 
 impl Family {
@@ -49,6 +53,8 @@ impl Family {
             9 => Some(Family::Worker),
             10 => Some(Family::Bound),
             11 => Some(Family::Reply),
+            12 => Some(Family::Pick),
+            13 => Some(Family::Profile),
             _ => None,
         }
     }
@@ -67,6 +73,8 @@ impl Family {
             Family::Worker => 9,
             Family::Bound => 10,
             Family::Reply => 11,
+            Family::Pick => 12,
+            Family::Profile => 13,
         }
     }
 }

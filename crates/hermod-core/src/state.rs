@@ -8,6 +8,7 @@
 mod chunks;
 mod index;
 mod key;
+pub mod picks;
 pub mod queues;
 mod table;
 
@@ -26,6 +27,7 @@ use crate::once::Kept;
 use crate::partition::{Place, joined};
 use crate::record::{Damaged, Family, Record};
 
+use picks::{Picks, Profiles};
 use queues::Queues;
 pub use table::{Found, Table, Value};
 
@@ -47,6 +49,10 @@ pub struct State {
     pub onces: Onces,
     /// Deliveries by (space, queue).
     pub queues: Queues,
+    /// What subjects were sent, by (space, deck, epoch, subject).
+    pub picks: Picks,
+    /// What is known of subjects, by (space, subject).
+    pub profiles: Profiles,
     /// Set by the engine when memory is short: nothing new may be created.
     pub is_full: bool,
 }
@@ -60,6 +66,8 @@ impl State {
             reserves: Reserves { table: Table::new(Family::Reserve, partition) },
             onces: Onces { table: Table::new(Family::Once, partition) },
             queues: Queues::new(partition),
+            picks: Picks::new(partition),
+            profiles: Profiles::new(partition),
             is_full: false,
         }
     }
@@ -74,18 +82,22 @@ impl State {
             Family::Body | Family::Tried | Family::Numbers | Family::Finished | Family::Worker | Family::Bound | Family::Reply => {
                 self.queues.load(record)
             }
+            Family::Pick => self.picks.load(record),
+            Family::Profile => self.profiles.load(record),
         }
     }
 
     /// All records of the journal are loaded: makes what follows from them.
     pub fn loaded(&mut self) {
         self.queues.loaded();
+        self.picks.loaded();
     }
 
     /// Whether the last operation changed something urgent.
     pub fn has_urgent(&self) -> bool {
         let of_limits = self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.reserves.table.has_urgent();
-        of_limits || self.onces.table.has_urgent() || self.queues.has_urgent()
+        let of_picks = self.picks.has_urgent() || self.profiles.has_urgent();
+        of_limits || self.onces.table.has_urgent() || self.queues.has_urgent() || of_picks
     }
 
     /// Moves the bytes of urgent changes to the end of `out`.
@@ -95,6 +107,8 @@ impl State {
         self.reserves.table.take_urgent(out);
         self.onces.table.take_urgent(out);
         self.queues.take_urgent(out);
+        self.picks.take_urgent(out);
+        self.profiles.take_urgent(out);
     }
 
     /// Writes at most `max` deferred changes to `out`; how many it wrote.
@@ -111,19 +125,19 @@ impl State {
         let tallies = self.limits.table.sweep(before, steps, out);
         let held = self.leases.table.sweep(before, steps, out) + self.reserves.table.sweep(before, steps, out);
         let kept = self.onces.table.sweep(before, steps, out) + self.queues.sweep(before, steps, out);
-        tallies + held + kept
+        tallies + held + kept + self.picks.sweep(before, steps, out)
     }
 
     /// How much memory it takes, about.
     pub fn bytes(&self) -> usize {
         let of_limits = self.limits.table.bytes() + self.leases.table.bytes() + self.reserves.table.bytes();
-        of_limits + self.onces.table.bytes() + self.queues.bytes()
+        of_limits + self.onces.table.bytes() + self.queues.bytes() + self.picks.bytes() + self.profiles.bytes()
     }
 
     /// How many records it holds.
     pub fn records(&self) -> usize {
         let of_limits = self.limits.table.len() + self.leases.table.len() + self.reserves.table.len();
-        of_limits + self.onces.table.len() + self.queues.records()
+        of_limits + self.onces.table.len() + self.queues.records() + self.picks.records() + self.profiles.records()
     }
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
@@ -134,6 +148,8 @@ impl State {
         self.reserves.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:reserve:{subject}"));
         self.onces.table.dump(out, |tag, key, home| format!("hm:{{{tag}}}:once:{key} {home}"));
         self.queues.dump(out);
+        self.picks.dump(out);
+        self.profiles.dump(out);
     }
 }
 

@@ -189,7 +189,7 @@ impl Meter {
     }
 
     /// A meter of then.
-    pub(super) fn told(kind: u8, ints: [u64; 5]) -> Option<Meter> {
+    pub(crate) fn told(kind: u8, ints: [u64; 5]) -> Option<Meter> {
         let [limit, second, third, fourth, fifth] = ints;
         Some(match kind {
             1 => Meter::Bucket(Bucket::told(ints)?),

@@ -1,0 +1,193 @@
+-- pick/history.lua, twin of pick/history.rs and pick/reserved.rs: what scripts about picks share
+-- KEYS    none of its own: hm:{space/pp}:pick:<deck>:<epoch>:<subject>  HASH
+--           h            <I8I8I8 seq generation until> and the subject's cap, a record (limit/meter.lua) or nothing
+--           r            reserved picks, each <BI8I4I8 fate number ordinal expires> and, while it is open, <I8I8I8 seq was
+--                        was_sent_at> <BI8I8I8I8I8 meter> <I8 ends> <BI8I8I8I8I8 cap> <I8 cap_ends>
+--           <ordinal>    <I8I8 seq sent_at> and the message's cap, a record or nothing
+--           o<chunk>     a bit for each of 1024 ordinals
+-- ARGV    none of its own
+-- REPLY   none of its own
+local OLD, KEEP_US, SETTLED_MAX = 9007199254740991, 34560000000000, 32
+local OPEN, ACKED, NACKED, EXPIRED = 0, 1, 2, 3
+local RESERVED, BEFORE = '<BI8I4I8', '<I8I8I8BI8I8I8I8I8I8BI8I8I8I8I8I8'
+local RESERVED_SIZE, BEFORE_SIZE = 21, 122
+
+-- One history, as it is read and changed; nothing is written before save().
+local key, seq, generation, ends_at, cap, reserved, was_over
+-- Entries and chunks by field: what they are now, false if there is none; and the fields that were changed.
+local parts, changed
+
+-- A number as the field of an ordinal or a chunk.
+local function name(n) return format('%d', n) end
+
+local function load(of_key)
+  key, parts, changed = of_key, {}, {}
+  local stored = call('HMGET', key, 'h', 'r')
+  seq, generation, ends_at, cap, reserved, was_over = 0, 0, 0, '', {}, false
+  if not stored[1] then return end
+  seq, generation, ends_at = unpack_ints('<I8I8I8', stored[1])
+  if ends_at <= now then
+    -- All of it means nothing any more.
+    seq, generation, ends_at, was_over = 0, 0, 0, true
+    return
+  end
+  cap = sub(stored[1], 25)
+  local list, at = stored[2] or '', 1
+  while at <= #list do
+    local fate, number, ordinal, expires = unpack_ints(RESERVED, list, at)
+    local one = { fate, number, ordinal, expires, sub(list, at, at + RESERVED_SIZE - 1) }
+    at = at + RESERVED_SIZE
+    if fate == OPEN then
+      one[6] = sub(list, at, at + BEFORE_SIZE - 1)
+      at = at + BEFORE_SIZE
+    end
+    reserved[#reserved + 1] = one
+  end
+end
+
+local function part(field)
+  local value = parts[field]
+  if value == nil then
+    value = not was_over and call('HGET', key, field)
+    parts[field] = value
+  end
+  return value
+end
+
+local function set_part(field, value)
+  parts[field] = value
+  changed[field] = true
+end
+
+-- Sets or clears the bit of an ordinal.
+local function set_old(ordinal, is_old)
+  local place = ordinal % 1024
+  local field = 'o' .. name((ordinal - place) / 1024)
+  local chunk = part(field)
+  if not chunk then
+    if not is_old then return end
+    chunk = string.rep('\0', 128)
+  end
+  local at, mask = (place - place % 8) / 8 + 1, 2 ^ (place % 8)
+  local byte = string.byte(chunk, at)
+  local is_set = floor(byte / mask) % 2 == 1
+  if is_set == is_old then return end
+  if is_old then byte = byte + mask else byte = byte - mask end
+  chunk = sub(chunk, 1, at - 1) .. string.char(byte) .. sub(chunk, at + 1)
+  if not string.find(chunk, '[^%z]') then chunk = false end
+  set_part(field, chunk)
+end
+
+-- What a record is after one token was given back.
+local function returned(count, ends, is_last, kind, p1, p2, p3, p4, p5)
+  if #count == 0 or kind == 0 then return count end
+  if kind == CALENDAR and (now < p2 or now >= p3) then return count end
+  local act = UNDO
+  if not is_last then
+    act = REFUND
+    if now >= ends then return count end
+    -- What was charged last drains last: so many ticks' worth of the debt of then is left.
+    if kind == BUCKET and floor(ends / p4) - floor(now / p4) < ceil(p2 / p1) then return count end
+  end
+  local value, _, till = meter(act, 1, count, { kind, 0, p1, p2, p3, p4, p5 })
+  if till <= now then return '' end
+  return value
+end
+
+-- As if it had not been sent, as far as that can be.
+local function give_back(ordinal, before)
+  local its_seq, was, was_sent_at, kind, p1, p2, p3, p4, p5, ends, c_kind, c1, c2, c3, c4, c5, c_ends = unpack_ints(BEFORE, before)
+  local field = name(ordinal)
+  local entry = part(field)
+  if entry then
+    local entry_seq, sent_at = unpack_ints('<I8I8', entry)
+    local is_last = entry_seq == its_seq
+    local count = returned(sub(entry, 17), ends, is_last, kind, p1, p2, p3, p4, p5)
+    if is_last and (was == 0 or was == OLD) then
+      set_part(field, false)
+      if was == OLD then set_old(ordinal, true) end
+    else
+      if is_last then entry_seq, sent_at = was, was_sent_at end
+      set_part(field, pack_ints('<I8I8', entry_seq, sent_at) .. count)
+    end
+  end
+  cap = returned(cap, c_ends, seq == its_seq, c_kind, c1, c2, c3, c4, c5)
+end
+
+-- Settles one that is open.
+local function settle(index, fate)
+  local one = reserved[index]
+  local before = one[6]
+  reserved[index] = { fate, one[2], one[3], one[4], pack_ints(RESERVED, fate, one[2], one[3], one[4]) }
+  if fate ~= ACKED then
+    give_back(one[3], before)
+    generation = generation + 1
+  end
+  local settled, oldest = 0, nil
+  for i = 1, #reserved do
+    if reserved[i][1] ~= OPEN then
+      settled = settled + 1
+      oldest = oldest or i
+    end
+  end
+  if settled > SETTLED_MAX then table.remove(reserved, oldest) end
+end
+
+-- How many are to be given back, how many are open otherwise, and the first end of those.
+local function count_reserved()
+  local due, open, first = 0, 0, nil
+  for i = 1, #reserved do
+    local one = reserved[i]
+    if one[1] == OPEN then
+      if one[4] <= now then
+        due = due + 1
+      else
+        open = open + 1
+        if not first or one[4] < first then first = one[4] end
+      end
+    end
+  end
+  return due, open, first or now
+end
+
+-- Gives back what has expired.
+local function expire()
+  local due = {}
+  for i = 1, #reserved do
+    if reserved[i][1] == OPEN and reserved[i][4] <= now then due[#due + 1] = reserved[i][2] end
+  end
+  for i = 1, #due do
+    for at = 1, #reserved do
+      if reserved[at][2] == due[i] and reserved[at][1] == OPEN then
+        settle(at, EXPIRED)
+        break
+      end
+    end
+  end
+end
+
+-- Writes all that was changed.
+local function save(with_reserved)
+  if was_over then call('DEL', key) end
+  local writes, removes = { 'h', pack_ints('<I8I8I8', seq, generation, ends_at) .. cap }, {}
+  for field in pairs(changed) do
+    local value = parts[field]
+    if value then
+      writes[#writes + 1], writes[#writes + 2] = field, value
+    else
+      removes[#removes + 1] = field
+    end
+  end
+  if with_reserved then
+    if #reserved == 0 then
+      removes[#removes + 1] = 'r'
+    else
+      local list = {}
+      for i = 1, #reserved do list[i] = reserved[i][5] .. (reserved[i][6] or '') end
+      writes[#writes + 1], writes[#writes + 2] = 'r', table.concat(list)
+    end
+  end
+  call('HSET', key, unpack(writes))
+  if #removes > 0 then call('HDEL', key, unpack(removes)) end
+  if seq % 16 == 1 then call('PEXPIRE', key, format('%d', ceil((ends_at - now) / 1000) + 2 * slack_ms)) end
+end

@@ -1,0 +1,120 @@
+-- pick/take.lua, twin of pick/take.rs
+-- KEYS    hm:{space/pp}:pick:<deck>:<epoch>:<subject>  HASH (pick/history.lua)
+--         hm:{space/pp}:subject:<subject>  STRING <I8 version> profile
+-- ARGV    <B 0: no plan>, or 1 and a plan: <I8I8I8I8 seq generation expired profile> <I8I8I8I8 from until number lease>
+--         <BI8I8I8I8I8 cap> <B> so many meters <BI8I8I8I8I8>, <B> so many candidates <I4I8B ordinal seq meter>,
+--         <B> so many to forget <I4>, <B> so many to put among the old <I4>
+-- REPLY   'p' <I8I8I8I8I8I8 now seq generation ordinal number expires> | 'n' <I8 now> | 'b' <I8I8 now until>
+--       | 'a' <I8I8 now profile's version> <I4> profile, then the fields of the history, <I4> field <I4> value
+local OPEN_MAX, METER = 32, '<BI8I8I8I8I8'
+
+local function again(subject_key)
+  local profile, version = call('GET', subject_key), 0
+  if profile then
+    version = unpack_ints('<I8', profile)
+    profile = sub(profile, 9)
+  else
+    profile = ''
+  end
+  local reply = { 'a', pack_ints('<I8I8I4', now, version, #profile), profile }
+  if seq > 0 then
+    local fields = call('HGETALL', key)
+    for i = 1, #fields do
+      reply[#reply + 1] = pack_ints('<I4', #fields[i])
+      reply[#reply + 1] = fields[i]
+    end
+  end
+  return table.concat(reply)
+end
+
+-- Takes so many ordinals off the argument: they are forgotten, or put among the old.
+local function clean(at, is_old)
+  local many
+  many, at = unpack_ints('B', given, at)
+  for i = 1, many do
+    local ordinal
+    ordinal, at = unpack_ints('<I4', given, at)
+    local field = name(ordinal)
+    if part(field) then set_part(field, false) end
+    set_old(ordinal, is_old)
+  end
+  return at, many
+end
+
+return drive(function(first_key, at, _, keep)
+  local subject_key = KEYS[first_key + 1]
+  load(KEYS[first_key])
+  local has_plan
+  has_plan, at = unpack_ints('B', given, at)
+  if has_plan == 0 then return again(subject_key) end
+  local plan_seq, plan_generation, plan_expired, profile, from, till, number, lease
+  plan_seq, plan_generation, plan_expired, profile, from, till, number, lease, at = unpack_ints('<I8I8I8I8I8I8I8I8', given, at)
+  local version = call('GETRANGE', subject_key, 0, 7)
+  if version == '' then version = 0 else version = unpack_ints('<I8', version) end
+  if version ~= profile or plan_generation ~= generation or now < from or now >= till then return again(subject_key) end
+  local due, open, first = count_reserved()
+  if due ~= plan_expired then return again(subject_key) end
+  local is_fresh = seq == plan_seq
+  local function nothing()
+    if is_fresh then return 'n' .. pack_ints('<I8', now) end
+    return again(subject_key)
+  end
+  if lease > 0 and open >= OPEN_MAX then return 'b' .. pack_ints('<I8I8', now, first) end
+  if due > 0 then expire() end
+
+  local c_kind, c1, c2, c3, c4, c5
+  c_kind, c1, c2, c3, c4, c5, at = unpack_ints(METER, given, at)
+  local cap_ends = 0
+  if c_kind == 0 then
+    cap = ''
+  else
+    local refused
+    cap, refused, cap_ends = meter(CHECK, 1, #cap > 0 and cap, { c_kind, 0, c1, c2, c3, c4, c5 })
+    if refused > 0 then return nothing() end
+  end
+
+  local meters, candidates
+  meters, at = unpack_ints('B', given, at)
+  local meters_at = at
+  at = at + meters * 41
+  candidates, at = unpack_ints('B', given, at)
+  local after = at + candidates * 13
+  for i = 1, candidates do
+    local ordinal, planned, which
+    ordinal, planned, which, at = unpack_ints('<I4I8B', given, at)
+    local field = name(ordinal)
+    local entry = part(field)
+    local found, was_sent_at = 0, 0
+    if entry then found, was_sent_at = unpack_ints('<I8I8', entry) end
+    if found == planned or (planned == OLD and found == 0) then
+      local kind, p1, p2, p3, p4, p5, count, refused, ends = 0, 0, 0, 0, 0, 0, '', 0, 0
+      if which > 0 then
+        kind, p1, p2, p3, p4, p5 = unpack_ints(METER, given, meters_at + (which - 1) * 41)
+        local stored = entry and #entry > 16 and sub(entry, 17)
+        count, refused, ends = meter(CHECK, 1, stored, { kind, 0, p1, p2, p3, p4, p5 })
+      end
+      if refused == 0 then
+        seq, ends_at = seq + 1, now + KEEP_US
+        set_old(ordinal, false)
+        set_part(field, pack_ints('<I8I8', seq, now) .. count)
+        local expires = 0
+        if lease > 0 then
+          expires = now + lease
+          reserved[#reserved + 1] = { OPEN, number, ordinal, expires, pack_ints(RESERVED, OPEN, number, ordinal, expires),
+            pack_ints(BEFORE, seq, planned, was_sent_at, kind, p1, p2, p3, p4, p5, ends, c_kind, c1, c2, c3, c4, c5, cap_ends) }
+        end
+        if is_fresh then
+          local forgot, evicted
+          after, forgot = clean(after, false)
+          after, evicted = clean(after, true)
+          if forgot + evicted > 0 then generation = generation + 1 end
+        end
+        save(lease > 0 or due > 0)
+        local reply = 'p' .. pack_ints('<I8I8I8I8I8I8', now, seq, generation, ordinal, number, expires)
+        if keep then keep(reply) end
+        return reply
+      end
+    end
+  end
+  return nothing()
+end)
