@@ -65,6 +65,12 @@ impl Clock {
         self.ends.drain(..old);
     }
 
+    /// Moves far ahead.
+    pub(super) fn leap(&mut self, by: u64) {
+        self.now += by;
+        self.latest = self.latest.max(self.now);
+    }
+
     /// Moves to a place worth looking at.
     pub(super) fn jump(&mut self, draws: &mut Draws) {
         let ahead: Vec<u64> = self.ends.iter().copied().filter(|end| *end > self.now).collect();

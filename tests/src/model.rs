@@ -5,6 +5,7 @@
 //! compute that time in one step. Where all of them agree, the formula is likely to be right.
 
 pub mod lease;
+pub mod pick;
 pub mod queue;
 mod record;
 pub mod reservation;

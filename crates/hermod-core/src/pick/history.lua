@@ -107,7 +107,18 @@ local function give_back(ordinal, before)
       set_part(field, false)
       if was == OLD then set_old(ordinal, true) end
     else
-      if is_last then entry_seq, sent_at = was, was_sent_at end
+      if is_last then
+        entry_seq, sent_at = was, was_sent_at
+      else
+        -- Whoever has this one before it has from now on what was before this one.
+        for i = 1, #reserved do
+          local other = reserved[i]
+          if other[6] and other[3] == ordinal then
+            local its, its_was = unpack_ints('<I8I8', other[6])
+            if its_was == its_seq then other[6] = pack_ints('<I8I8I8', its, was, was_sent_at) .. sub(other[6], 25) end
+          end
+        end
+      end
       set_part(field, pack_ints('<I8I8', entry_seq, sent_at) .. count)
     end
   end

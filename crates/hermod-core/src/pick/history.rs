@@ -293,6 +293,14 @@ impl History {
         if let Some(mut entry) = self.entries.remove(&ordinal) {
             let is_last = entry.seq == before.seq;
             entry.count = entry.count.and_then(|count| count.returned(&before.meter, before.ends, is_last, now));
+            if !is_last {
+                // Whoever has this one before it has from now on what was before this one.
+                let others = self.reserved.iter_mut().filter(|one| one.ordinal == ordinal).filter_map(|one| one.before.as_mut());
+                for other in others.filter(|other| other.was == before.seq) {
+                    (other.was, other.was_sent_at) = (before.was, before.was_sent_at);
+                    touched.reserved = true;
+                }
+            }
             match before.was {
                 0 if is_last => {}
                 OLD if is_last => self.set_old(ordinal, true, touched),
