@@ -18,11 +18,12 @@ use tokio::task::AbortHandle;
 use crate::database::{Database, within};
 use crate::definition::ApiKey;
 use crate::error::CatalogError;
+use crate::messages::OwnMessages;
 use crate::options::{Options, Target, shown};
 use crate::refresh;
 use crate::secret;
 use crate::snapshot::Snapshot;
-use crate::subjects::{Key, Subjects};
+use crate::subjects::{Key, Own, Subjects};
 
 /// How long a check waits for a subject's own rules before it goes on without them.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,9 +37,15 @@ pub struct Catalog {
 pub(crate) struct Inner {
     pub(crate) database: Database,
     pub(crate) snapshot: ArcSwap<Snapshot>,
-    pub(crate) subjects: Subjects,
+    pub(crate) subjects: Subjects<(), Index>,
+    /// By the epoch of the deck: no two decks share one.
+    pub(crate) own_messages: Subjects<u64, OwnMessages>,
+    /// How often a subject's own messages were read, so that each reading has a number.
+    pub(crate) readings: AtomicU64,
     /// The last version that the snapshot and the cache take into account.
     pub(crate) version: AtomicU64,
+    /// The largest generation that a view of a deck was given.
+    pub(crate) generation: AtomicU64,
     pub(crate) is_healthy: AtomicBool,
     /// One refresh at a time, so that versions only go forward.
     pub(crate) refreshing: Mutex<()>,
@@ -67,7 +74,10 @@ impl Catalog {
             database,
             snapshot: ArcSwap::default(),
             subjects: Subjects::new(options.subjects_max.max(1)),
+            own_messages: Subjects::new(options.subjects_max.max(1)),
+            readings: AtomicU64::new(0),
             version: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             is_healthy: AtomicBool::new(true),
             refreshing: Mutex::new(()),
             writing: Mutex::new(()),
@@ -108,7 +118,7 @@ impl Catalog {
         let Some(view) = snapshot.spaces.get(space) else { return Some(Matched { rules: no_rules(), is_degraded: false }) };
         let rules = match view.subject_rules() {
             0 => view.everyones().find(facts),
-            _ => view.everyones().find_with(&*self.inner.subjects.get(space, facts.subject)?, facts),
+            _ => view.everyones().find_with(&*self.inner.subjects.get(space, &(), facts.subject)?, facts),
         };
         Some(Matched { rules, is_degraded: false })
     }
@@ -153,7 +163,7 @@ impl Catalog {
 impl Inner {
     /// A subject's own rules, unless the database does not tell them in time.
     async fn own_in_time(&self, space: &SpaceId, subject: &str) -> Option<Arc<Index>> {
-        if let Some(own) = self.subjects.get(space, subject) {
+        if let Some(own) = self.subjects.get(space, &(), subject) {
             return Some(own);
         }
         // While the database is known to be away nobody waits for it; the poller finds it again.
@@ -165,7 +175,7 @@ impl Inner {
 
     /// A subject's own rules, from the cache or the database.
     async fn own(&self, space: &SpaceId, subject: &str) -> Result<Arc<Index>, CatalogError> {
-        let key = Key { space: space.clone(), subject: subject.into() };
+        let key = Key { space: space.clone(), part: (), subject: subject.into() };
         let vacancy = match self.subjects.get_or_vacancy(&key).await {
             Ok(own) => return Ok(own),
             Err(vacancy) => vacancy,
@@ -178,6 +188,12 @@ impl Inner {
         let own = Arc::new(Index::new(&rules)?);
         vacancy.fill(&own);
         Ok(own)
+    }
+}
+
+impl Own for Index {
+    fn weight(&self) -> u64 {
+        u64::try_from(self.len()).unwrap_or(u64::MAX)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What one write changed, as other servers read it.
 
-use hermod_core::{SpaceId, Subject};
+use hermod_core::{DeckId, SpaceId, Subject};
 use sqlx::any::AnyRow;
 
 use crate::database::{int, text, text_or_null};
@@ -15,10 +15,14 @@ pub(crate) enum Kind {
     Key,
     Queue,
     Schedule,
+    /// A deck, and all of it that every server keeps in memory.
+    Deck,
+    /// Messages of a deck that name their subjects.
+    Message,
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Rule, Kind::Space, Kind::Key, Kind::Queue, Kind::Schedule];
+    const ALL: [Kind; 7] = [Kind::Rule, Kind::Space, Kind::Key, Kind::Queue, Kind::Schedule, Kind::Deck, Kind::Message];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -27,6 +31,8 @@ impl Kind {
             Kind::Key => "key",
             Kind::Queue => "queue",
             Kind::Schedule => "schedule",
+            Kind::Deck => "deck",
+            Kind::Message => "message",
         }
     }
 }
@@ -39,12 +45,19 @@ pub(crate) struct Change {
     pub(crate) subject: Option<Subject>,
     /// How many rules for one subject the space has now. Only meant for rules.
     pub(crate) subject_rules: u64,
+    /// Which deck it is about. Only meant for decks and messages.
+    pub(crate) deck: Option<DeckId>,
 }
 
 impl Change {
     /// One that concerns everybody in the space.
     pub(crate) fn of(kind: Kind, space: &SpaceId) -> Change {
-        Change { kind, space: space.clone(), subject: None, subject_rules: 0 }
+        Change { kind, space: space.clone(), subject: None, subject_rules: 0, deck: None }
+    }
+
+    /// One that concerns one deck; of messages, all its subjects.
+    pub(crate) fn of_deck(kind: Kind, space: &SpaceId, deck: &DeckId) -> Change {
+        Change { deck: Some(deck.clone()), ..Change::of(kind, space) }
     }
 
     /// `None` if the kind is unknown, which a newer server may write.
@@ -55,6 +68,8 @@ impl Change {
         };
         let subject = text_or_null(row, "subject")?.map(Subject::new).transpose();
         let subject = subject.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
-        Ok(Some(Change { kind, space: space_of(row)?, subject, subject_rules: int(row, "subject_rules")? }))
+        let deck = text_or_null(row, "deck")?.map(DeckId::new).transpose();
+        let deck = deck.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
+        Ok(Some(Change { kind, space: space_of(row)?, subject, subject_rules: int(row, "subject_rules")?, deck }))
     }
 }

@@ -76,6 +76,23 @@ impl Database {
         }
     }
 
+    /// A statement of which a part comes `times` over, with commas between.
+    pub(crate) fn repeated(
+        &self,
+        before: &'static str,
+        part: &'static str,
+        times: usize,
+        after: &'static str,
+    ) -> Query<'static, Any, AnyArguments> {
+        let statement = format!("{before}{}{after}", vec![part; times].join(", "));
+        let statement = match self.dialect {
+            Dialect::Sqlite | Dialect::Mysql => statement,
+            Dialect::Postgres => numbered(&statement),
+        };
+        // Safe: put together from our own texts. Their shape changes with the number of parts, so it is not worth keeping.
+        sqlx::query(AssertSqlSafe(statement).into_sql_str()).persistent(false)
+    }
+
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, Any>, sqlx::Error> {
         match self.dialect {

@@ -19,7 +19,7 @@ pub enum CatalogError {
     /// There is one of that identifier already.
     #[error("a {what} {id:?} exists already")]
     Exists {
-        /// A rule, a space, a queue.
+        /// A rule, a space, a queue, a message.
         what: &'static str,
         /// Its identifier.
         id: String,
@@ -33,15 +33,17 @@ pub enum CatalogError {
     /// There is none of that identifier.
     #[error("there is no {what} {id:?}")]
     NotFound {
-        /// A space, a queue.
+        /// A space, a queue, a deck.
         what: &'static str,
         /// The identifier asked for.
         id: String,
     },
-    /// The space has as many of them as it may.
-    #[error("a space may have {max} {what}s at most")]
+    /// The space or the deck has as many of them as it may.
+    #[error("a {whole} may have {max} {what}s at most")]
     TooMany {
-        /// A queue, a schedule.
+        /// A space, a deck.
+        whole: &'static str,
+        /// A queue, a schedule, a deck, a message.
         what: &'static str,
         /// How many there may be.
         max: u64,
@@ -66,7 +68,7 @@ pub enum CatalogError {
     /// A stored definition cannot be understood: it was edited by hand, or written by a newer version.
     #[error("the stored {what} {id:?} cannot be read")]
     Corrupt {
-        /// A rule, a space, an API key, a queue, a schedule, a change.
+        /// A rule, a space, an API key, a queue, a schedule, a deck, a message, a change.
         what: &'static str,
         /// Its identifier.
         id: String,

@@ -7,6 +7,7 @@
 // This is a test, though the compiler cannot know it.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod decks;
 mod following;
 mod globs;
 mod idempotency;
@@ -42,6 +43,7 @@ pub async fn exercise(url: &str) {
     idempotency::all(&a, &b).await;
     queues::all(&a, &b).await;
     schedules::all(&a, &b).await;
+    decks::all(&a, &b).await;
     following::all(&a, &b).await;
     assert!(a.is_healthy() && b.is_healthy());
     a.close().await;

@@ -110,7 +110,7 @@ fn check_name(name: &str) -> Result<(), Invalid> {
 }
 
 fn changed(space: &SpaceId) -> Change {
-    Change { kind: Kind::Key, space: space.clone(), subject: None, subject_rules: 0 }
+    Change::of(Kind::Key, space)
 }
 
 fn answer(key: &ApiKey) -> Answer {

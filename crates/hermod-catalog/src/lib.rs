@@ -1,8 +1,8 @@
-//! Hermod's definitions (rules, queues, schedules, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
+//! Hermod's definitions (rules, queues, schedules, decks, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
 //!
 //! Definitions are written rarely and asked for on every request, so the database is never asked on
-//! the hot path. What concerns everybody is a snapshot in memory (`snapshot.rs`); rules for one
-//! subject may be millions, and are cached by subject, "none" included (`subjects.rs`). A server
+//! the hot path. What concerns everybody is a snapshot in memory (`snapshot.rs`); rules and messages
+//! for one subject may be millions, and are cached by subject, "none" included (`subjects.rs`). A server
 //! sees its own writes at once and those of others within a second (`refresh.rs`). Without the
 //! database, memory goes on answering.
 //!
@@ -14,11 +14,13 @@ mod catalog;
 mod change;
 mod clock;
 mod database;
+mod decks;
 mod definition;
 mod error;
 #[cfg(any(test, feature = "exercise"))]
 pub mod exercise;
 mod keys;
+mod messages;
 mod migration;
 mod options;
 mod queues;
@@ -33,8 +35,10 @@ mod subjects;
 mod write;
 
 pub use catalog::{Catalog, Matched};
+pub use decks::DeckView;
 pub use definition::{ApiKey, CatalogOnce, NewKey, Saved, SavedQueue, Space};
 pub use error::CatalogError;
+pub use messages::OwnMessages;
 pub use options::Options;
 pub use scope::Scope;
 
@@ -65,6 +69,14 @@ mod tests {
         is_send(catalog.disable_queue(&space, &queue, 1, "410"));
         is_send(catalog.delete_queue(&space, &queue, once));
         is_send(catalog.delete_schedule(&space, &queue, &name, once));
+        let (deck, message) = (hermod_core::DeckId::new("d").unwrap(), hermod_core::MessageId::new("m").unwrap());
+        is_send(catalog.put_deck(&space, hermod_core::pick::Deck::new(deck.clone()), once));
+        is_send(catalog.delete_deck(&space, &deck, once));
+        is_send(catalog.messages(&space, &deck, None, 1));
+        is_send(catalog.message(&space, &deck, &message));
+        is_send(catalog.create_messages(&space, &deck, Vec::new(), once));
+        is_send(catalog.put_message(&space, &deck, hermod_core::pick::Message::new(message.clone(), "1"), once));
+        is_send(catalog.delete_message(&space, &deck, &message, once));
         is_send(catalog.spaces());
         is_send(catalog.create_space(&space, once));
         is_send(catalog.keys(&space));

@@ -25,7 +25,7 @@ const MYSQL_LOCK: &str = "SELECT GET_LOCK(CONCAT('hermod:', SHA1(DATABASE())), 6
 const MYSQL_UNLOCK: &str = "SELECT RELEASE_LOCK(CONCAT('hermod:', SHA1(DATABASE())))";
 
 /// Every migration there is: number, name, and its text for SQLite, PostgreSQL and MySQL.
-const MIGRATIONS: [(i64, &str, &str, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str, &str, &str); 3] = [
     (
         1,
         "catalog",
@@ -39,6 +39,13 @@ const MIGRATIONS: [(i64, &str, &str, &str, &str); 2] = [
         include_str!("../migrations/sqlite/0003_queues.sql"),
         include_str!("../migrations/postgres/0003_queues.sql"),
         include_str!("../migrations/mysql/0003_queues.sql"),
+    ),
+    (
+        4,
+        "decks",
+        include_str!("../migrations/sqlite/0004_decks.sql"),
+        include_str!("../migrations/postgres/0004_decks.sql"),
+        include_str!("../migrations/mysql/0004_decks.sql"),
     ),
 ];
 

@@ -12,7 +12,7 @@ pub struct Options {
     pub url: String,
     /// How often other servers' changes are looked for.
     pub poll: Duration,
-    /// How many subjects' own rules are kept in memory. A subject with many rules counts as many.
+    /// How many subjects' own rules are kept in memory, and how many subjects' own messages. A subject with many counts as many.
     pub subjects_max: usize,
 }
 

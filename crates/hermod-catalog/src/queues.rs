@@ -202,7 +202,7 @@ pub(crate) async fn refuse_beyond(
 ) -> Result<(), CatalogError> {
     let row = write.fetch(count).await?;
     match row.map(|row| int(&row, "n")).transpose()? {
-        Some(count) if count >= max => Err(CatalogError::TooMany { what, max }),
+        Some(count) if count >= max => Err(CatalogError::TooMany { whole: "space", what, max }),
         _ => Ok(()),
     }
 }
@@ -277,7 +277,7 @@ mod tests {
         let new = |id: &str| Queue::new(QueueId::new(id).unwrap());
         catalog.put_queue(&space, new("last"), None).await.unwrap();
         let refused = catalog.put_queue(&space, new("more"), None).await;
-        assert!(matches!(refused, Err(CatalogError::TooMany { what: "queue", max: 1_000 })), "{refused:?}");
+        assert!(matches!(refused, Err(CatalogError::TooMany { what: "queue", max: 1_000, .. })), "{refused:?}");
         // What is there can still be changed, and another space has its own thousand.
         catalog.put_queue(&space, new("last"), None).await.unwrap();
         let other = SpaceId::new("other").unwrap();
@@ -289,7 +289,7 @@ mod tests {
         };
         catalog.put_schedule(&space, schedule("last"), None).await.unwrap();
         let refused = catalog.put_schedule(&space, schedule("more"), None).await;
-        assert!(matches!(refused, Err(CatalogError::TooMany { what: "schedule", max: 1_000 })), "{refused:?}");
+        assert!(matches!(refused, Err(CatalogError::TooMany { what: "schedule", max: 1_000, .. })), "{refused:?}");
         catalog.delete_queue(&space, &QueueId::new("q0").unwrap(), None).await.unwrap();
         assert_eq!(catalog.schedules(&space).len(), 998, "both of its schedules went with it");
     }

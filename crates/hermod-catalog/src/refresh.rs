@@ -7,25 +7,26 @@
 //! The version is read before the data. The data may then be newer than the version says, never
 //! older, and the next poll reads it once more; so no transaction is needed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hermod_core::SpaceId;
 use hermod_core::limit::Rule;
+use hermod_core::{DeckId, SpaceId};
 use sqlx::any::AnyRow;
 
 use crate::catalog::Inner;
 use crate::change::{Change, Kind};
 use crate::database::{int, sql_int, text, within};
+use crate::decks;
 use crate::error::CatalogError;
 use crate::keys;
 use crate::queues;
 use crate::rules;
 use crate::schedules;
-use crate::snapshot::{Snapshot, SpaceView};
+use crate::snapshot::{Decks, Snapshot, SpaceView};
 
 /// The longest pause between two tries while the database is away.
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -35,6 +36,14 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// More changes than these are not read one by one.
 const CHANGES_MAX: u64 = 1_000;
+
+/// How much of a deck has to be read again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reread {
+    /// What messages for named subjects change of it: there may be millions of them, and a deck's others are not read for each.
+    Counts,
+    Whole,
+}
 
 /// Follows the catalog until it is dropped or closed.
 pub(crate) async fn follow(inner: Weak<Inner>, poll: Duration) {
@@ -77,8 +86,8 @@ impl Inner {
                 None => None,
             };
             match changes {
-                Some((_, changes)) => self.take_in(&changes).await?,
-                None => self.read_all().await?,
+                Some((_, changes)) => self.take_in(&changes, self.next_generation(current)).await?,
+                None => self.read_all(self.next_generation(current)).await?,
             }
             self.version.store(current, Ordering::Release);
             Ok(())
@@ -90,9 +99,17 @@ impl Inner {
     pub(crate) async fn reload(&self) -> Result<(), CatalogError> {
         let _turn = self.refreshing.lock().await;
         let current = within(PROBE_TIMEOUT, self.stored_version()).await?;
-        self.read_all().await?;
+        self.read_all(self.next_generation(current)).await?;
         self.version.store(current, Ordering::Release);
         Ok(())
+    }
+
+    /// The number for views of decks that are read now: the version, or more where a restored database went back to one that
+    /// had another content.
+    fn next_generation(&self, current: u64) -> u64 {
+        let generation = current.max(self.generation.load(Ordering::Acquire).saturating_add(1));
+        self.generation.store(generation, Ordering::Release);
+        generation
     }
 
     async fn stored_version(&self) -> Result<u64, CatalogError> {
@@ -103,7 +120,7 @@ impl Inner {
     /// The changes after `seen` up to `current`, and of how many versions they are; `None` if one is not understood.
     async fn changes(&self, seen: u64, current: u64) -> Result<Option<(u64, Vec<Change>)>, CatalogError> {
         let statement =
-            "SELECT version, space, kind, subject, subject_rules FROM changes WHERE version > ? AND version <= ? ORDER BY version";
+            "SELECT version, space, kind, subject, subject_rules, deck FROM changes WHERE version > ? AND version <= ? ORDER BY version";
         let rows = self.database.query(statement).bind(sql_int(seen)).bind(sql_int(current)).fetch_all(self.database.pool()).await?;
         let mut last = seen;
         let mut versions = 0;
@@ -121,10 +138,11 @@ impl Inner {
         Ok(Some((versions, changes)))
     }
 
-    async fn take_in(&self, changes: &[Change]) -> Result<(), CatalogError> {
+    async fn take_in(&self, changes: &[Change], generation: u64) -> Result<(), CatalogError> {
         let old = self.snapshot.load_full();
         let mut touched: BTreeSet<&SpaceId> = BTreeSet::new();
         let (mut queues, mut schedules): (BTreeSet<&SpaceId>, BTreeSet<&SpaceId>) = Default::default();
+        let mut decks: BTreeMap<(&SpaceId, &DeckId), Reread> = BTreeMap::new();
         let mut keys_changed = false;
         for change in changes {
             match (change.kind, &change.subject) {
@@ -134,9 +152,16 @@ impl Inner {
                 (Kind::Key, _) => keys_changed = true,
                 (Kind::Queue, _) => drop(queues.insert(&change.space)),
                 (Kind::Schedule, _) => drop(schedules.insert(&change.space)),
+                (Kind::Deck | Kind::Message, _) => {
+                    let deck =
+                        change.deck.as_ref().ok_or_else(|| CatalogError::corrupt("change", change.kind.as_str(), "names no deck"))?;
+                    let reread = if change.kind == Kind::Deck { Reread::Whole } else { Reread::Counts };
+                    let known = decks.entry((&change.space, deck)).or_insert(reread);
+                    *known = reread.max(*known);
+                }
             }
         }
-        if !touched.is_empty() || keys_changed || !queues.is_empty() || !schedules.is_empty() {
+        if !touched.is_empty() || keys_changed || !queues.is_empty() || !schedules.is_empty() || !decks.is_empty() {
             let mut new = Snapshot::clone(&old);
             for space in touched {
                 match self.space_view(space).await? {
@@ -154,6 +179,18 @@ impl Inner {
                 let read = schedules::of_space(&self.database, space).await?;
                 put_or_remove(&mut new.schedules, space, read, |schedules| schedules.is_empty());
             }
+            for ((space, id), reread) in decks {
+                let mut of_space = new.decks.get(space).map(|decks| Decks::clone(decks)).unwrap_or_default();
+                let view = match (of_space.get(id), reread) {
+                    (Some(known), Reread::Counts) => decks::counted(&self.database, space, known, generation).await?,
+                    _ => decks::read(&self.database, space, id, generation).await?,
+                };
+                match view {
+                    Some(view) => drop(of_space.insert(id.clone(), Arc::new(view))),
+                    None => drop(of_space.remove(id)),
+                }
+                put_or_remove(&mut new.decks, space, of_space, |decks| decks.is_empty());
+            }
             self.snapshot.store(Arc::new(new));
         }
         // Only now, so that nobody who loads a subject anew merges it with what everyone had before.
@@ -162,14 +199,23 @@ impl Inner {
             if let Some(view) = snapshot.spaces.get(&change.space).filter(|_| change.kind == Kind::Rule) {
                 view.set_subject_rules(change.subject_rules);
             }
-            if let Some(subject) = &change.subject {
-                self.subjects.evict(&change.space, subject.as_str());
+            match (change.kind, &change.subject) {
+                (Kind::Rule, Some(subject)) => self.subjects.evict(&change.space, &(), subject.as_str()),
+                // A deck that is not there any more will not be asked for by its epoch again.
+                (Kind::Message, Some(subject)) => {
+                    let deck = change.deck.as_ref().and_then(|deck| snapshot.decks.get(&change.space)?.get(deck));
+                    if let Some(view) = deck {
+                        self.own_messages.evict(&change.space, &view.deck.epoch, subject.as_str());
+                    }
+                }
+                (Kind::Message, None) => self.own_messages.clear(),
+                _ => {}
             }
         }
         Ok(())
     }
 
-    async fn read_all(&self) -> Result<(), CatalogError> {
+    async fn read_all(&self, generation: u64) -> Result<(), CatalogError> {
         let keys = keys::read_all(&self.database).await?;
         let mut rules: HashMap<SpaceId, Vec<Rule>> = HashMap::new();
         let everyones =
@@ -186,8 +232,10 @@ impl Inner {
         }
         let queues = queues::read_all(&self.database).await?;
         let schedules = schedules::read_all(&self.database).await?;
-        self.snapshot.store(Arc::new(Snapshot { spaces, keys, queues, schedules }));
+        let decks = decks::read_all(&self.database, generation).await?;
+        self.snapshot.store(Arc::new(Snapshot { spaces, keys, queues, schedules, decks }));
         self.subjects.clear();
+        self.own_messages.clear();
         Ok(())
     }
 

@@ -177,7 +177,7 @@ async fn changes(
     let subject_of = |rule: &Rule| exact_subject(rule).map(Subject::new).transpose();
     let mut subjects: Vec<Option<Subject>> = [old, new].into_iter().flatten().map(subject_of).collect::<Result<_, _>>()?;
     subjects.dedup();
-    let change = |subject| Change { kind: Kind::Rule, space: space.clone(), subject, subject_rules: after };
+    let change = |subject| Change { subject, subject_rules: after, ..Change::of(Kind::Rule, space) };
     Ok(subjects.into_iter().map(change).collect())
 }
 

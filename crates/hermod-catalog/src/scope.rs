@@ -28,11 +28,17 @@ pub enum Scope {
     QueuesPush,
     /// Claim deliveries and finish them.
     QueuesClaim,
+    /// Read decks and their messages.
+    DecksRead,
+    /// Create, replace and delete decks and their messages.
+    DecksWrite,
+    /// Pick messages for subjects.
+    DecksPick,
 }
 
 impl Scope {
     /// Every scope, in the order of the documentation.
-    pub const ALL: [Scope; 9] = [
+    pub const ALL: [Scope; 12] = [
         Scope::Admin,
         Scope::Spaces,
         Scope::RulesRead,
@@ -42,6 +48,9 @@ impl Scope {
         Scope::QueuesWrite,
         Scope::QueuesPush,
         Scope::QueuesClaim,
+        Scope::DecksRead,
+        Scope::DecksWrite,
+        Scope::DecksPick,
     ];
 
     /// As it is written in JSON, SQL and on the command line.
@@ -56,6 +65,9 @@ impl Scope {
             Scope::QueuesWrite => "queues:write",
             Scope::QueuesPush => "queues:push",
             Scope::QueuesClaim => "queues:claim",
+            Scope::DecksRead => "decks:read",
+            Scope::DecksWrite => "decks:write",
+            Scope::DecksPick => "decks:pick",
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What every server keeps in memory: all spaces, all API keys, all queues and their schedules, and all
-//! rules that are not one subject's own.
+//! rules and messages that are not one subject's own.
 //!
 //! A snapshot is immutable but for one counter for each space; a refresh builds the next one from
 //! the parts that did not change and puts it in place as a whole. Readers take no lock.
@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermod_core::limit::{Index, Rule};
 use hermod_core::queue::{Queue, Schedule};
-use hermod_core::{Invalid, QueueId, SpaceId};
+use hermod_core::{DeckId, Invalid, QueueId, SpaceId};
 
+use crate::decks::DeckView;
 use crate::definition::ApiKey;
 use crate::secret::SecretHash;
 
@@ -23,6 +24,8 @@ pub(crate) struct Snapshot {
     pub(crate) queues: HashMap<SpaceId, Arc<Queues>>,
     /// Of the spaces that have any.
     pub(crate) schedules: HashMap<SpaceId, Arc<Schedules>>,
+    /// Of the spaces that have any.
+    pub(crate) decks: HashMap<SpaceId, Arc<Decks>>,
 }
 
 /// One space's queues, by id.
@@ -30,6 +33,9 @@ pub(crate) type Queues = BTreeMap<QueueId, Arc<Queue>>;
 
 /// One space's schedules, by queue and name.
 pub(crate) type Schedules = Vec<Arc<Schedule>>;
+
+/// One space's decks, by id.
+pub(crate) type Decks = BTreeMap<DeckId, Arc<DeckView>>;
 
 /// One space's part.
 #[derive(Default)]

@@ -41,7 +41,7 @@ impl Catalog {
             let query = write.query("INSERT INTO spaces (space, subject_rules, created_at) VALUES (?, ?, ?)").bind(space.as_str());
             let query = query.bind(0_i64).bind(sql_int(value.created_at.get()));
             write.execute(query).await?;
-            let change = Change { kind: Kind::Space, space: space.clone(), subject: None, subject_rules: 0 };
+            let change = Change::of(Kind::Space, space);
             write.commit(&[change], &Answer::Space { id: space.clone(), created_at_us: value.created_at.get() }).await?;
             Ok(Saved { value, created: true, replayed: false })
         })

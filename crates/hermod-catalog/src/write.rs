@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use hermod_core::limit::Rule;
+use hermod_core::pick::{Deck, Message};
 use hermod_core::queue::{Queue, Schedule};
 use hermod_core::{Micros, Once, SpaceId, once};
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ use tokio::sync::MutexGuard;
 use crate::catalog::{Catalog, Inner};
 use crate::change::Change;
 use crate::clock;
-use crate::database::{int, sql_int, text, within};
+use crate::database::{Database, int, sql_int, text, within};
 use crate::definition::CatalogOnce;
 use crate::error::CatalogError;
 use crate::scope::Scope;
@@ -64,6 +65,20 @@ pub(crate) enum Answer {
         created: bool,
     },
     ScheduleDeleted,
+    Deck {
+        deck: Box<Deck>,
+        created: bool,
+    },
+    DeckDeleted,
+    /// All were created.
+    Messages {
+        messages: Vec<Message>,
+    },
+    Message {
+        message: Box<Message>,
+        created: bool,
+    },
+    MessageDeleted,
 }
 
 /// A write, or what it answered before.
@@ -113,6 +128,15 @@ impl<'a> Write<'a> {
         self.now
     }
 
+    /// The catalog's version once this is committed.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn database(&self) -> &'a Database {
+        &self.inner.database
+    }
+
     pub(crate) fn query(&self, statement: &'static str) -> Query<'static, Any, AnyArguments> {
         self.inner.database.query(statement)
     }
@@ -141,10 +165,11 @@ impl<'a> Write<'a> {
     /// Commits, and takes the change in: whoever writes here reads it here.
     pub(crate) async fn commit(mut self, changes: &[Change], answer: &Answer) -> Result<(), CatalogError> {
         for (part, change) in (0..).zip(changes) {
-            let statement = "INSERT INTO changes (version, part, space, kind, subject, subject_rules) VALUES (?, ?, ?, ?, ?, ?)";
+            let statement = "INSERT INTO changes (version, part, space, kind, subject, subject_rules, deck) VALUES (?, ?, ?, ?, ?, ?, ?)";
             let query = self.query(statement).bind(sql_int(self.version)).bind(sql_int(part)).bind(change.space.as_str());
             let subject = change.subject.as_ref().map(|subject| subject.as_str());
             let query = query.bind(change.kind.as_str()).bind(subject).bind(sql_int(change.subject_rules));
+            let query = query.bind(change.deck.as_ref().map(|deck| deck.as_str()));
             query.execute(&mut *self.tx).await?;
         }
         let trim = self.query("DELETE FROM changes WHERE version <= ?").bind(sql_int(self.version.saturating_sub(CHANGES_KEPT)));

@@ -1,0 +1,50 @@
+-- Decks and their messages. body is the whole definition as JSON; the other columns are copies to search by, and counts.
+-- next_ordinal, named and tombstones tell how many messages there were, how many name their subjects, and how many were
+-- deleted; so how many are for others follows from them.
+CREATE TABLE decks (
+    space TEXT NOT NULL REFERENCES spaces (space),
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    next_ordinal INTEGER NOT NULL,
+    named INTEGER NOT NULL,
+    tombstones INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (space, id)
+) STRICT;
+
+-- named is 1 where the message is for subjects that it names, of which there may be millions.
+CREATE TABLE messages (
+    space TEXT NOT NULL,
+    deck TEXT NOT NULL,
+    id TEXT NOT NULL,
+    ordinal INTEGER NOT NULL,
+    named INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (space, deck, id),
+    FOREIGN KEY (space, deck) REFERENCES decks (space, id)
+) STRICT;
+-- named comes first, so that this one index also finds what every server keeps in memory, of all decks.
+CREATE INDEX messages_by_ordinal ON messages (named, space, deck, ordinal);
+
+-- Who is named by which message.
+CREATE TABLE message_subjects (
+    space TEXT NOT NULL,
+    deck TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    ordinal INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (space, deck, subject, ordinal)
+) STRICT;
+CREATE INDEX message_subjects_by_ordinal ON message_subjects (space, deck, ordinal);
+
+-- The ordinals of deleted messages: none is used again, and histories drop them when they meet them.
+CREATE TABLE message_tombstones (
+    space TEXT NOT NULL,
+    deck TEXT NOT NULL,
+    ordinal INTEGER NOT NULL,
+    PRIMARY KEY (space, deck, ordinal)
+) STRICT;
+
+-- The deck that a change is about, if it is about one.
+ALTER TABLE changes ADD COLUMN deck TEXT;
