@@ -5,6 +5,7 @@
 
 mod keys;
 mod limit;
+mod pick;
 mod queue;
 mod queues;
 mod rules;
@@ -12,10 +13,10 @@ mod spaces;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermod_catalog::{ApiKey, Catalog, Scope};
-use hermod_core::{Micros, SpaceId};
+use hermod_core::{Micros, Seed, SpaceId};
 use hermod_engine::clock::ManualClock;
 use hermod_engine::{Clock, Engine};
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ use crate::telemetry::Metrics;
 
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
+use pick::Hints;
+pub use pick::{HistoryAnswer, Looked, PickAnswer, PickAsk, PickSettled, PickedAnswer, Verdict};
 pub(crate) use queue::WAIT_MAX;
 pub use queue::{
     Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, RelayAnswer, SettleAsk, StreamAsk, Taken, WorkersAnswer,
@@ -53,8 +56,10 @@ pub struct App {
     staffs: Arc<Staffs>,
     /// Who waits for replies.
     replies: Arc<Replies>,
-    /// Counts draws: where a delivery goes that belongs nowhere, and how much a pause is cut.
-    pushes: Arc<AtomicU64>,
+    /// What is known of subjects between picks.
+    hints: Arc<Hints>,
+    /// Counts draws: where a delivery goes that belongs nowhere, how much a pause is cut, which message comes first.
+    draws: Arc<AtomicU64>,
     /// Sends deliveries to webhooks.
     pub(crate) sender: Sender,
     /// Set when the server ends: nobody waits any more.
@@ -108,7 +113,8 @@ impl App {
             watches,
             staffs: Arc::default(),
             replies: Arc::default(),
-            pushes: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
+            hints: Arc::default(),
+            draws: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
             sender,
             stop: Arc::new(watch::Sender::new(false)),
             is_open,
@@ -151,6 +157,11 @@ impl App {
         let key = self.catalog.authenticate(presented);
         let key = key.ok_or_else(|| Problem::new(Code::Unauthorized, "This API key is not known; it may have been deleted."))?;
         Ok(Caller { space: key.space.clone(), key: Some(key) })
+    }
+
+    /// Chance, another one each time.
+    fn seed(&self) -> Seed {
+        Seed::new(self.draws.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The time of this server.

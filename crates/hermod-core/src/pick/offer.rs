@@ -173,6 +173,11 @@ impl Offer {
         self.meters.get(at).map(|meter| (number, meter))
     }
 
+    /// Whether only critical messages are sent at `now`.
+    pub fn is_hushed(&self, now: Micros) -> bool {
+        self.hush(now).is_ok()
+    }
+
     /// Whether only critical messages are sent at `now`, and until when that holds: `Err` if they are not.
     pub(super) fn hush(&self, now: Micros) -> Result<(Hushed, Micros), Micros> {
         if let Some(until) = self.mute_until.filter(|until| *until > now) {

@@ -171,8 +171,28 @@ impl View {
         }
     }
 
+    /// A plan of nothing: whoever answers it with nothing knows no more than is known here.
+    pub fn confirm(&self, now: Micros) -> Plan {
+        let expired = self.history.reserved.iter().filter(|one| one.is_expired(now)).count();
+        Plan {
+            seq: self.history.seq,
+            generation: self.history.generation,
+            expired: u32::try_from(expired).unwrap_or(u32::MAX),
+            profile: self.profile,
+            until: Micros::MAX,
+            ..Plan::default()
+        }
+    }
+
     /// Takes in that a plan was done, if nobody did anything in between; false if this is to be recalled.
     pub fn took(&mut self, plan: &Plan, picked: &Picked) -> bool {
+        if self.history.seq >= picked.seq {
+            // It was recalled meanwhile, and holds what was picked.
+            return true;
+        }
+        if (self.history.seq, self.history.generation) != (plan.seq, plan.generation) {
+            return false;
+        }
         let mut touched = Touched::default();
         let done = self.history.take(plan, picked.now, &mut touched);
         let is_same = matches!(&done, Some(Taken::Picked(mine)) if (mine.seq, mine.generation, mine.ordinal) == (picked.seq, picked.generation, picked.ordinal));

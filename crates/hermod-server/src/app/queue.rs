@@ -25,7 +25,7 @@ use hermod_catalog::Scope;
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::push::{PUSH_MAX, Push};
 use hermod_core::queue::{Delivery, DeliveryId, Mode, OnExhausted, Order, Overdue, Queue, Stored, Terms, Woken};
-use hermod_core::{Micros, Once, Outcome, Place, QueueId, Seed, SpaceId};
+use hermod_core::{Micros, Once, Outcome, Place, QueueId, SpaceId};
 use hermod_engine::Engine;
 
 use super::{App, Caller};
@@ -133,7 +133,7 @@ impl App {
     fn anywhere(&self, once: Option<&Once>) -> u64 {
         match once {
             Some(once) => hermod_core::partition::hash(once.key().as_bytes()),
-            None => Seed::new(self.pushes.fetch_add(1, Ordering::Relaxed)).draw(0),
+            None => self.seed().draw(0),
         }
     }
 

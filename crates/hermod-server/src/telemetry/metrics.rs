@@ -21,6 +21,9 @@ const BUCKETS: &[f64] = &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.0
 /// So many queues are counted by name; the rest together.
 const QUEUES_MAX: usize = 500;
 
+/// So many decks are counted by name; the rest together.
+const DECKS_MAX: usize = 500;
+
 /// So many policies are counted by name; the rest together.
 const POLICIES_MAX: usize = 500;
 
@@ -31,6 +34,8 @@ pub(crate) struct Metrics {
     refused: Counter,
     /// By policy and outcome. People make up names of policies, so there are so many at most.
     decisions: RwLock<HashMap<String, Decisions>>,
+    /// By deck and outcome; of decks there are so many at most.
+    picks: RwLock<HashMap<String, HashMap<&'static str, Counter>>>,
     /// By queue, of which there are so many at most.
     deliveries: RwLock<HashMap<String, Deliveries>>,
     /// By route and status. Both come from fixed sets, so the map is bounded.
@@ -90,6 +95,7 @@ impl Metrics {
             .build_recorder();
         recorder.describe_counter("hermod_limit_checks_total".into(), None, "Limit checks by outcome.".into());
         recorder.describe_counter("hermod_limit_decisions_total".into(), None, "What the rules of each policy said to checks.".into());
+        recorder.describe_counter("hermod_picks_total".into(), None, "Picks by deck and what became of them, or why there was none.".into());
         recorder.describe_counter("hermod_http_requests_total".into(), None, "Requests by route and status.".into());
         recorder.describe_histogram("hermod_http_request_seconds".into(), None, "Time to answer, by route.".into());
         recorder.describe_gauge("hermod_store_ready".into(), None, "1 if the store answers.".into());
@@ -110,7 +116,7 @@ impl Metrics {
             recorder.register_counter(&key, &METADATA)
         };
         let (allowed, refused) = (checks("allowed"), checks("refused"));
-        Metrics { recorder, allowed, refused, decisions: RwLock::default(), deliveries: RwLock::default(), requests: RwLock::default() }
+        Metrics { recorder, allowed, refused, decisions: RwLock::default(), picks: RwLock::default(), deliveries: RwLock::default(), requests: RwLock::default() }
     }
 
     /// A limit check was answered.
@@ -133,6 +139,20 @@ impl Metrics {
             };
             Decisions { allowed: counter("allowed"), refused: counter("refused"), would_refuse: counter("would_refuse") }
         }));
+    }
+
+    /// A pick of this deck was answered, or settled. Outcomes are from a fixed set.
+    pub(crate) fn picked(&self, deck: &str, outcome: &'static str) {
+        if let Some(counter) = self.picks.read().get(deck).and_then(|outcomes| outcomes.get(outcome)) {
+            return counter.increment(1);
+        }
+        let mut picks = self.picks.write();
+        let name = if picks.len() < DECKS_MAX || picks.contains_key(deck) { deck } else { "other" };
+        let counter = picks.entry(name.to_owned()).or_default().entry(outcome).or_insert_with(|| {
+            let labels = vec![Label::new("deck", name.to_owned()), Label::new("outcome", outcome)];
+            self.recorder.register_counter(&Key::from_parts("hermod_picks_total", labels), &METADATA)
+        });
+        counter.increment(1);
     }
 
     /// A claim of this queue was answered.

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::settle::{Outcome as Settlement, SETTLE_MAX, Settle, SettleAct};
 use hermod_core::queue::{DeliveryId, OnFailure, Queue, Token};
-use hermod_core::{Micros, Once, Outcome, Place, Seed, SpaceId};
+use hermod_core::{Micros, Once, Outcome, Place, SpaceId};
 
 use super::{App, Caller, failing};
 use crate::code::{Code, Problem, conflict};
@@ -138,7 +138,7 @@ impl App {
             SettleAsk::Return => SettleAct::Return,
             SettleAsk::Extend(span) => SettleAct::Extend(span.unwrap_or(queue.lease)),
             SettleAsk::Nack(delay) => {
-                let draw = Seed::new(self.pushes.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).below(1_001);
+                let draw = self.seed().below(1_001);
                 let chance = u16::try_from(draw).unwrap_or(0);
                 SettleAct::Nack { delay, backoff: queue.backoff, chance, blocks: queue.on_failure == OnFailure::Block }
             }

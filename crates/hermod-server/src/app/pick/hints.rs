@@ -1,0 +1,224 @@
+//! What is known of subjects between picks: a hint, never the truth.
+//!
+//! A hint holds a subject's history as the planner sees it, so that most picks are one call of the store. The number and
+//! the generation in every plan tell the store whether the hint is behind. A refusal is remembered as well, for at most a
+//! second: that is how soon every change is seen everywhere.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hermod_catalog::{DeckView, OwnMessages};
+use hermod_core::pick::{Picked, Plan, Profile, Refusal, Shelf, View};
+use hermod_core::{DeckId, Micros, SpaceId, Subject};
+use hermod_engine::Clock;
+use parking_lot::{Mutex, RwLock};
+use quick_cache::sync::Cache;
+use quick_cache::{Equivalent, Weighter};
+
+/// How much memory hints take, about.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Most hints are of small decks.
+const HINTS_ABOUT: usize = 16_384;
+/// A refusal is not remembered for longer.
+const LONGEST: Duration = Duration::from_secs(1);
+/// A change of a subject invalidates the refusals of all that share one of so many numbers.
+const CHANGES: usize = 1_024;
+/// So many compiled decks are kept.
+const SHELVES_MAX: usize = 2_000;
+
+/// What is known of subjects between picks.
+pub(crate) struct Hints {
+    cache: Cache<Key, Arc<Hint>, ByBytes>,
+    /// Compiled decks by epoch, which no two decks share, with the generation they were compiled for.
+    shelves: RwLock<HashMap<u64, (u64, Arc<Shelf>)>>,
+    changes: Vec<AtomicU64>,
+    hasher: RandomState,
+}
+
+impl Default for Hints {
+    fn default() -> Hints {
+        let changes = (0..CHANGES).map(|_| AtomicU64::new(0)).collect();
+        let cache = Cache::with_weighter(HINTS_ABOUT, BYTES_MAX, ByBytes);
+        Hints { cache, shelves: RwLock::default(), changes, hasher: RandomState::new() }
+    }
+}
+
+impl std::fmt::Debug for Hints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hints").field("count", &self.cache.len()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    space: SpaceId,
+    deck: DeckId,
+    subject: Subject,
+}
+
+#[derive(Hash)]
+struct KeyRef<'a> {
+    space: &'a SpaceId,
+    deck: &'a DeckId,
+    subject: &'a Subject,
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        *self.subject == key.subject && *self.deck == key.deck && *self.space == key.space
+    }
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<Key, Arc<Hint>> for ByBytes {
+    fn weight(&self, key: &Key, hint: &Arc<Hint>) -> u64 {
+        let bytes = hint.bytes.load(Ordering::Relaxed) + size_of::<Hint>() + 2 * key.subject.as_str().len() + 128;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// What is known of one subject and one deck.
+#[derive(Default)]
+pub(super) struct Hint {
+    state: Mutex<State>,
+    bytes: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    view: Option<View>,
+    profile: Arc<Profile>,
+    /// The generation of the messages that name the subject.
+    own: u64,
+    known: Option<Known>,
+}
+
+/// A view that is planned with.
+pub(super) struct Hinted<'a> {
+    pub(super) view: &'a mut View,
+    pub(super) profile: &'a Profile,
+    pub(super) own: &'a mut u64,
+}
+
+/// A refusal, and what must be the same for it to stand.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    refusal: Refusal,
+    now: Micros,
+    at: Instant,
+    deck: u64,
+    own: u64,
+    change: u64,
+}
+
+impl Known {
+    pub(super) fn new(deck: &DeckView, own: &OwnMessages, change: u64, refusal: Refusal, now: Micros) -> Known {
+        Known { refusal, now, at: Instant::now(), deck: deck.generation, own: own.generation, change }
+    }
+}
+
+impl Hints {
+    /// The hint of a subject, which may know nothing.
+    pub(super) fn of(&self, space: &SpaceId, deck: &DeckId, subject: &Subject) -> Arc<Hint> {
+        if let Some(hint) = self.cache.get(&KeyRef { space, deck, subject }) {
+            return hint;
+        }
+        let hint = Arc::<Hint>::default();
+        self.keep(space, deck, subject, &hint);
+        hint
+    }
+
+    /// Keeps a hint; also one that takes more room than before.
+    pub(super) fn keep(&self, space: &SpaceId, deck: &DeckId, subject: &Subject, hint: &Arc<Hint>) {
+        self.cache.insert(Key { space: space.clone(), deck: deck.clone(), subject: subject.clone() }, Arc::clone(hint));
+    }
+
+    /// Forgets what is known of a subject and a deck.
+    pub(super) fn forget(&self, space: &SpaceId, deck: &DeckId, subject: &Subject) {
+        self.cache.remove(&KeyRef { space, deck, subject });
+    }
+
+    /// Grows when something of the subject was changed here.
+    pub(super) fn change_of(&self, space: &SpaceId, subject: &Subject) -> u64 {
+        self.counter(space, subject).load(Ordering::Acquire)
+    }
+
+    /// Something of the subject was changed: no refusal stands.
+    pub(super) fn changed(&self, space: &SpaceId, subject: &Subject) {
+        self.counter(space, subject).fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn counter(&self, space: &SpaceId, subject: &Subject) -> &AtomicU64 {
+        let count = u64::try_from(CHANGES).unwrap_or(1);
+        let at = usize::try_from(self.hasher.hash_one((space, subject)) % count).unwrap_or(0);
+        self.changes.get(at).expect("a remainder is below the count")
+    }
+
+    /// A deck, compiled; once for each version of it.
+    pub(super) fn shelf(&self, view: &DeckView) -> Arc<Shelf> {
+        let epoch = view.deck.epoch;
+        if let Some((generation, shelf)) = self.shelves.read().get(&epoch)
+            && *generation == view.generation
+        {
+            return Arc::clone(shelf);
+        }
+        let shelf = Arc::new(Shelf::new(Arc::clone(&view.deck), Arc::clone(&view.messages), Arc::clone(&view.tombstones)));
+        let mut shelves = self.shelves.write();
+        if shelves.len() >= SHELVES_MAX {
+            shelves.clear();
+        }
+        shelves.insert(epoch, (view.generation, Arc::clone(&shelf)));
+        shelf
+    }
+}
+
+impl Hint {
+    /// Plans with what is known, if anything is.
+    pub(super) fn plan<R>(&self, act: impl FnOnce(Hinted<'_>) -> R) -> Option<R> {
+        let mut state = self.state.lock();
+        let State { view, profile, own, .. } = &mut *state;
+        view.as_mut().map(|view| act(Hinted { view, profile, own }))
+    }
+
+    /// Takes in what the store told.
+    pub(super) fn recalled(&self, view: View, profile: Arc<Profile>, own: u64) {
+        self.bytes.store(view.bytes(), Ordering::Relaxed);
+        let mut state = self.state.lock();
+        // Who was told earlier may come later.
+        if state.view.as_ref().is_some_and(|known| known.history().seq > view.history().seq && known.profile() >= view.profile()) {
+            return;
+        }
+        *state = State { view: Some(view), profile, own, known: None };
+    }
+
+    /// Takes in that a plan was done.
+    pub(super) fn took(&self, plan: &Plan, picked: &Picked) {
+        let mut state = self.state.lock();
+        state.known = None;
+        if state.view.as_mut().is_some_and(|view| !view.took(plan, picked)) {
+            state.view = None;
+        }
+    }
+
+    /// A refusal that is known to stand, and the time it is by now.
+    pub(super) fn known(&self, deck: &DeckView, own: &OwnMessages, change: u64) -> Option<(Refusal, Micros)> {
+        let known = self.state.lock().known?;
+        let is_same = (known.deck, known.own, known.change) == (deck.generation, own.generation, change);
+        let elapsed = known.at.elapsed();
+        let stands = known.refusal.retry_at.map_or(LONGEST, |at| at.since(known.now).to_duration().min(LONGEST));
+        let now = known.now.plus(Micros::from_duration(elapsed)?);
+        (is_same && elapsed < stands).then_some((known.refusal, now))
+    }
+
+    /// Remembers a refusal. A clock that stands still says nothing of how long it holds.
+    pub(super) fn learn(&self, known: Known, clock: &Clock) {
+        if matches!(clock, Clock::System) {
+            self.state.lock().known = Some(known);
+        }
+    }
+}

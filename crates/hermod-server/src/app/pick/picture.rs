@@ -1,0 +1,129 @@
+//! What became of every candidate, and what a subject was sent: for people who ask why.
+
+use std::sync::Arc;
+
+use hermod_catalog::Scope;
+use hermod_core::pick::offer::unfit;
+use hermod_core::pick::{Fate, Message, Profile, Unfit, View};
+use hermod_core::{DeckId, Micros, Subject};
+
+use super::super::{App, Caller};
+use crate::code::Problem;
+
+/// So many candidates are told of.
+const CONSIDERED_MAX: usize = 1_000;
+
+/// What became of one message.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The message.
+    pub message: Arc<Message>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// When the subject got it last, if it is known.
+    pub sent_at: Option<Micros>,
+}
+
+/// What became of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It could be sent.
+    Allowed,
+    /// It is not for the subject.
+    Unfit(Unfit),
+    /// It was sent as often as it may be, until then.
+    MessageCap(Micros),
+    /// The subject got as many as it may, until then.
+    SubjectCap(Micros),
+    /// Only critical messages are sent now.
+    Hushed,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Allowed => "allowed",
+            Verdict::Unfit(Unfit::Inactive) => "inactive",
+            Verdict::Unfit(Unfit::NotYet(_)) => "not_started",
+            Verdict::Unfit(Unfit::Over) => "ended",
+            Verdict::Unfit(Unfit::NotAddressed) => "not_addressed",
+            Verdict::Unfit(Unfit::When) => "when_is_false",
+            Verdict::Unfit(Unfit::OptedOut) => "opted_out",
+            Verdict::MessageCap(_) => "message_cap",
+            Verdict::SubjectCap(_) => "subject_cap",
+            Verdict::Hushed => "quiet",
+        }
+    }
+
+    /// When it may change by itself.
+    pub fn until(self) -> Option<Micros> {
+        match self {
+            Verdict::Unfit(Unfit::NotYet(at)) | Verdict::MessageCap(at) | Verdict::SubjectCap(at) => Some(at),
+            Verdict::Allowed | Verdict::Unfit(_) | Verdict::Hushed => None,
+        }
+    }
+}
+
+/// What a subject was sent of a deck.
+#[derive(Clone, Debug)]
+pub struct HistoryAnswer {
+    /// How many picks there were.
+    pub picks: u64,
+    /// What was sent: the message, or its number if it is deleted or for others by now; newest first.
+    pub sent: Vec<(Option<Arc<Message>>, u32, Micros)>,
+    /// How many messages were sent so long ago that no more is known.
+    pub older: usize,
+    /// How many picks are not settled yet.
+    pub open: usize,
+    /// When the subject's cap allows the next one; none: now.
+    pub subject_cap_until: Option<Micros>,
+    /// The time of the answer.
+    pub now: Micros,
+}
+
+fn candidates(view: &View, profile: &Profile, subject: &Subject, now: Micros) -> Vec<Looked> {
+    let offer = view.offer();
+    let look = |message: &Arc<Message>| {
+        let verdict = match unfit(message, subject, profile, &offer.shelf().deck().id, now) {
+            Some(unfit) => Verdict::Unfit(unfit),
+            None if offer.is_hushed(now) && !message.critical => Verdict::Hushed,
+            None => match (view.subject_capped_until(now), view.capped_until(message, now)) {
+                (_, Some(until)) => Verdict::MessageCap(until),
+                (Some(until), None) => Verdict::SubjectCap(until),
+                (None, None) => Verdict::Allowed,
+            },
+        };
+        let sent_at = view.history().entries.get(&message.ordinal).map(|entry| entry.sent_at);
+        Looked { message: Arc::clone(message), verdict, sent_at }
+    };
+    offer.messages().take(CONSIDERED_MAX).map(look).collect()
+}
+
+impl App {
+    /// What would become of every candidate of a pick, in the order of the deck.
+    pub async fn pick_candidates(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<Vec<Looked>, Problem> {
+        caller.need(Scope::DecksPick)?;
+        let (view, profile, now) = self.recall(caller, deck, subject).await?;
+        Ok(candidates(&view, &profile, subject, now))
+    }
+
+    /// What a subject was sent of a deck; the newest `limit`.
+    pub async fn pick_history(&self, caller: &Caller, deck: &DeckId, subject: &Subject, limit: usize) -> Result<HistoryAnswer, Problem> {
+        caller.need(Scope::DecksRead)?;
+        let (view, _, now) = self.recall(caller, deck, subject).await?;
+        let history = view.history();
+        let mut sent: Vec<_> = history.entries.iter().collect();
+        sent.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.seq));
+        let told = |(ordinal, sent_at): (u32, Micros)| (view.offer().message(ordinal).cloned(), ordinal, sent_at);
+        let open = history.reserved.iter().filter(|one| one.fate == Fate::Open && one.expires > now).count();
+        Ok(HistoryAnswer {
+            picks: history.seq,
+            sent: sent.into_iter().take(limit).map(|(ordinal, entry)| told((*ordinal, entry.sent_at))).collect(),
+            older: history.all_old().count(),
+            open,
+            subject_cap_until: view.subject_capped_until(now),
+            now,
+        })
+    }
+}
