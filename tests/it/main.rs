@@ -11,6 +11,7 @@ mod http;
 mod leases;
 mod nginx;
 mod outage;
+mod pick;
 mod property;
 mod queue;
 mod readme;

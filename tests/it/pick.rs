@@ -1,0 +1,3 @@
+//! pick: decks, their messages, and who gets which.
+
+mod catalog;
