@@ -1,3 +1,5 @@
-//! Picks: the operation on every engine, and the service at its boundary.
+//! pick: decks, their messages, and who gets which: the operation on every engine, and the service at its boundary.
 
+mod catalog;
 mod differential;
+mod service;

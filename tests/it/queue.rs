@@ -38,7 +38,7 @@ use crate::http::site::{Ask, Caller, Reply, Site, config};
 const SOON: Duration = Duration::from_secs(30);
 
 /// The address of a store that tests share.
-fn shared(store: Store) -> Result<String> {
+pub(super) fn shared(store: Store) -> Result<String> {
     Ok(match store {
         Store::Embedded => "embedded".to_owned(),
         Store::Redis => Redis::shared()?.url(),
@@ -47,7 +47,7 @@ fn shared(store: Store) -> Result<String> {
 }
 
 /// The same on every store: a server of its own, whose clock is set by hand, and a space of its own.
-async fn on_every_store(test: impl AsyncFn(&Site, &Caller) -> Result<()>) -> Result<()> {
+pub(super) async fn on_every_store(test: impl AsyncFn(&Site, &Caller) -> Result<()>) -> Result<()> {
     for store in Store::ALL {
         // Shown where an assertion fails.
         println!("on {store:?}");
@@ -61,15 +61,15 @@ async fn on_every_store(test: impl AsyncFn(&Site, &Caller) -> Result<()>) -> Res
 }
 
 /// A server in this process that follows the system's clock.
-struct Live {
+pub(super) struct Live {
     server: Server,
     /// Asks in a space of this test.
-    team: Caller,
+    pub(super) team: Caller,
     folder: TempDir,
 }
 
 impl Live {
-    async fn start(store: &str, space: &str) -> Result<Live> {
+    pub(super) async fn start(store: &str, space: &str) -> Result<Live> {
         Live::start_with(|config| Config { store: store.to_owned(), ..config }, space).await
     }
 
@@ -80,8 +80,17 @@ impl Live {
         Ok(Live { server, team, folder })
     }
 
+    /// Another server on the same store and catalog, and who asks it.
+    pub(super) async fn beside(&self, store: &str) -> Result<(Server, Caller)> {
+        let folder = tempfile::tempdir()?;
+        let catalog = format!("sqlite:{}", self.folder.path().join("data/catalog.db").display());
+        let server = Server::start(Config { store: store.to_owned(), catalog, ..config(&folder) }, Mode::default()).await?;
+        let team = self.team.at(&server.url());
+        Ok((server, team))
+    }
+
     /// Stops it; its folder, for another one to go on with.
-    async fn stop(self) -> TempDir {
+    pub(super) async fn stop(self) -> TempDir {
         self.server.shutdown().await;
         self.folder
     }

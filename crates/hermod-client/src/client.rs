@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use crate::clock::Clock;
+use crate::decks::Decks;
 use crate::error::ClientError;
 use crate::keys::Keys;
 use crate::limit::Limit;
@@ -95,6 +96,11 @@ impl Client {
     /// What is held until its time.
     pub fn queues(&self) -> Queues<'_> {
         Queues::new(self)
+    }
+
+    /// What is picked from.
+    pub fn decks(&self) -> Decks<'_> {
+        Decks::new(self)
     }
 
     /// The API keys.

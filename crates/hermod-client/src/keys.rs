@@ -92,6 +92,12 @@ pub enum Scope {
     QueuesPush,
     /// Claiming deliveries and finishing them.
     QueuesClaim,
+    /// Reading decks and their messages.
+    DecksRead,
+    /// Changing decks and their messages.
+    DecksWrite,
+    /// Picking messages.
+    DecksPick,
     /// One that this client does not know, by the server's name for it.
     Other(String),
 }
@@ -109,6 +115,9 @@ impl Scope {
             Scope::QueuesWrite => "queues:write",
             Scope::QueuesPush => "queues:push",
             Scope::QueuesClaim => "queues:claim",
+            Scope::DecksRead => "decks:read",
+            Scope::DecksWrite => "decks:write",
+            Scope::DecksPick => "decks:pick",
             Scope::Other(text) => text,
         }
     }
@@ -126,6 +135,9 @@ impl From<String> for Scope {
             Scope::QueuesWrite,
             Scope::QueuesPush,
             Scope::QueuesClaim,
+            Scope::DecksRead,
+            Scope::DecksWrite,
+            Scope::DecksPick,
         ];
         known.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Other(text))
     }

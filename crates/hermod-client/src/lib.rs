@@ -2,7 +2,7 @@
 //!
 //! A [`Client`] is a base address, perhaps an API key, and a policy for tries. It is cheap to clone
 //! and meant to be shared. The API's nouns are its methods: [`Client::rules`], [`Client::limit`],
-//! [`Client::queues`], [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose
+//! [`Client::queues`], [`Client::decks`], [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose
 //! methods are the verbs of that noun.
 //!
 //! ```no_run
@@ -34,6 +34,7 @@
 mod call;
 mod client;
 mod clock;
+mod decks;
 mod error;
 mod health;
 mod keys;
@@ -52,6 +53,7 @@ mod word;
 
 pub use client::Client;
 pub use clock::{Clock, ClockTime};
+pub use decks::{Cap, CapKind, Deck, DeckDraft, Decks, Message, MessageDraft, Messages, QuietHours, Strategy, To};
 pub use error::{ClientError, Problem};
 pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};

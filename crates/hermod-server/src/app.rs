@@ -3,6 +3,7 @@
 //! Every interface calls it with names it has checked and gets answers in the system's own words.
 //! One file per capability.
 
+mod decks;
 mod keys;
 mod limit;
 mod pick;
@@ -25,6 +26,7 @@ use crate::code::{Code, Problem};
 use crate::push::Sender;
 use crate::telemetry::Metrics;
 
+pub use decks::{CapDraft, DeckDraft, MessageDraft, ToDraft};
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 use pick::Hints;

@@ -57,6 +57,10 @@ codes! {
     Forbidden = "forbidden", 403, false, "The API key may not do this";
     /// There is no such thing.
     NotFound = "not_found", 404, false, "There is no such thing";
+    /// There is no such deck.
+    DeckNotFound = "deck_not_found", 404, false, "There is no such deck";
+    /// The deck has no such message.
+    MessageNotFound = "message_not_found", 404, false, "The deck has no such message";
     /// The path exists, the method does not.
     MethodNotAllowed = "method_not_allowed", 405, false, "This path does not take this method";
     /// The identifier is taken.
@@ -77,8 +81,8 @@ codes! {
     BodyTooLarge = "body_too_large", 413, false, "The body is too large";
     /// More rules apply to one call than can be tested in one step.
     TooManyRules = "too_many_rules", 422, false, "Too many rules apply to this call";
-    /// The space has as many of them as it may.
-    TooManyDefinitions = "too_many_definitions", 422, false, "The space has as many of these as it may";
+    /// The space or the deck has as many of them as it may.
+    TooManyDefinitions = "too_many_definitions", 422, false, "There are as many of these as there may be";
     /// The idempotency key belongs to another request.
     IdempotencyConflict = "idempotency_conflict", 422, false, "The idempotency key was used for another request";
     /// A fault of ours.
@@ -172,6 +176,7 @@ impl From<CatalogError> for Problem {
             CatalogError::Invalid(invalid) => invalid.into(),
             CatalogError::Exists { .. } => Problem::new(Code::AlreadyExists, format!("{fault}.")),
             CatalogError::Duplicate { .. } => Problem::new(Code::DuplicateRule, format!("{fault}.")),
+            CatalogError::NotFound { what: "deck", .. } => Problem::new(Code::DeckNotFound, format!("{fault}.")),
             CatalogError::NotFound { .. } => Problem::new(Code::NotFound, format!("{fault}.")),
             CatalogError::TooMany { .. } => Problem::new(Code::TooManyDefinitions, format!("{fault}; delete one that is not needed.")),
             CatalogError::IdempotencyConflict { .. } => conflict(),

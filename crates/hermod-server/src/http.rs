@@ -5,6 +5,7 @@
 //! way; everything else is in the handlers' arguments.
 
 mod clock;
+mod decks;
 mod deliveries;
 mod errors;
 mod gate;
@@ -12,14 +13,17 @@ mod health;
 mod keys;
 mod limit;
 mod linger;
+mod messages;
 pub mod openapi;
 mod page;
+mod picks;
 mod problem;
 mod queues;
 mod rules;
 mod schedules;
 mod sent;
 mod spaces;
+mod subjects;
 mod time;
 mod workers;
 
@@ -79,6 +83,15 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/queues/{queue}", get(queues::read).put(queues::put).delete(queues::remove))
         .route("/v1/queues/{queue}/schedules", get(schedules::list))
         .route("/v1/queues/{queue}/schedules/{name}", get(schedules::read).put(schedules::put).delete(schedules::remove))
+        .route("/v1/decks", get(decks::list))
+        .route("/v1/decks/{deck}", get(decks::read).put(decks::put).delete(decks::remove))
+        .route("/v1/decks/{deck}/picks", post(picks::pick))
+        .route("/v1/decks/{deck}/history/{subject}", get(picks::history))
+        .route("/v1/picks/{id}/ack", post(picks::ack))
+        .route("/v1/picks/{id}/nack", post(picks::nack))
+        .route("/v1/subjects/{subject}", get(subjects::read).put(subjects::put).delete(subjects::remove))
+        .route("/v1/decks/{deck}/messages", get(messages::list).post(messages::create))
+        .route("/v1/decks/{deck}/messages/{id}", get(messages::read).put(messages::put).delete(messages::remove))
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{id}", delete(keys::remove))
         .route("/v1/spaces", get(spaces::list).post(spaces::create))

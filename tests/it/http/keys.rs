@@ -34,6 +34,15 @@ fn routes() -> Vec<(Ask, Option<&'static str>)> {
         (Ask::new("GET", "/v1/queues/one/schedules/s", ""), Some("queues:read")),
         (Ask::json("PUT", "/v1/queues/one/schedules/put", &json!({"cron": "@daily"})), Some("queues:write")),
         (Ask::new("DELETE", "/v1/queues/one/schedules/s", ""), Some("queues:write")),
+        (Ask::new("GET", "/v1/decks", ""), Some("decks:read")),
+        (Ask::new("GET", "/v1/decks/one", ""), Some("decks:read")),
+        (Ask::json("PUT", "/v1/decks/put", &json!({})), Some("decks:write")),
+        (Ask::new("DELETE", "/v1/decks/two", ""), Some("decks:write")),
+        (Ask::new("GET", "/v1/decks/one/messages", ""), Some("decks:read")),
+        (Ask::new("GET", "/v1/decks/one/messages/m", ""), Some("decks:read")),
+        (Ask::json("POST", "/v1/decks/one/messages", &json!({"body": 1})), Some("decks:write")),
+        (Ask::json("PUT", "/v1/decks/one/messages/put", &json!({"body": 1})), Some("decks:write")),
+        (Ask::new("DELETE", "/v1/decks/one/messages/m", ""), Some("decks:write")),
         (Ask::new("GET", "/v1/keys", ""), Some("admin")),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["limit:check"]})), Some("admin")),
         (Ask::new("DELETE", "/v1/keys/none", ""), Some("admin")),
@@ -94,13 +103,15 @@ async fn who_brings_no_good_key_is_told_to_bring_one() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_does_what_its_scopes_say_and_nothing_else() -> Result<()> {
     let site = Site::start().await?;
-    for scope in
-        ["admin", "spaces", "rules:read", "rules:write", "limit:check", "queues:read", "queues:write", "queues:push", "queues:claim"]
-    {
+    let queues = ["queues:read", "queues:write", "queues:push", "queues:claim"];
+    let decks = ["decks:read", "decks:write", "decks:pick"];
+    for scope in ["admin", "spaces", "rules:read", "rules:write", "limit:check"].into_iter().chain(queues).chain(decks) {
         for id in ["one", "two"] {
             site.admin.put(&format!("/v1/rules/{id}"), &rule(id, 1, "1s")).await?;
             site.admin.put(&format!("/v1/queues/{id}"), &json!({})).await?;
             site.admin.put(&format!("/v1/queues/{id}/schedules/s"), &json!({"cron": "@daily"})).await?;
+            site.admin.put(&format!("/v1/decks/{id}"), &json!({})).await?;
+            site.admin.put(&format!("/v1/decks/{id}/messages/m"), &json!({"body": 1})).await?;
         }
         let (_, caller) = site.admin.key("default", &[scope]).await?;
         for (ask, needed) in routes() {

@@ -16,6 +16,7 @@ fn writes() -> Vec<(&'static str, Ask, Ask)> {
         ("path", Ask::json("PUT", "/v1/rules/q", &rule("q", 1, "1s")), Ask::json("PUT", "/v1/rules/z", &rule("q", 1, "1s"))),
         ("delete", Ask::new("DELETE", "/v1/rules/old", ""), Ask::new("DELETE", "/v1/rules/older", "")),
         ("queue", Ask::json("PUT", "/v1/queues/q", &json!({})), Ask::json("PUT", "/v1/queues/q", &json!({"lease": "1m"}))),
+        ("deck", Ask::json("PUT", "/v1/decks/d", &json!({})), Ask::json("PUT", "/v1/decks/d", &json!({"history_max": 16}))),
         ("key", Ask::json("POST", "/v1/keys", &key("one")), Ask::json("POST", "/v1/keys", &key("two"))),
         ("space", Ask::json("POST", "/v1/spaces", &json!({"space": "s1"})), Ask::json("POST", "/v1/spaces", &json!({"space": "s2"}))),
         ("check", Ask::json("POST", "/v1/limit/check", &check(1)), Ask::json("POST", "/v1/limit/check", &check(2))),
@@ -110,7 +111,7 @@ async fn sixteen_at_once_with_one_key_are_one() -> Result<()> {
         assert_eq!(firsts, usize::from(matches!(name, "key" | "check" | "refund")), "{name}: at most one is the first");
         let after = site.admin.state().await?;
         let count = |state: &Value| -> Option<i64> {
-            let lists = ["rules", "queues", "keys", "spaces"].iter().map(|list| state[list]["items"].as_array().map(Vec::len));
+            let lists = ["rules", "queues", "decks", "keys", "spaces"].iter().map(|list| state[list]["items"].as_array().map(Vec::len));
             i64::try_from(lists.sum::<Option<usize>>()?).ok()?.checked_sub(state["left"].as_i64()?)
         };
         let changed = count(&after).zip(count(&before)).map(|(after, before)| after - before);

@@ -8,17 +8,25 @@ use serde_json::{Value, json};
 use super::site::{Ask, Site, rule};
 
 /// All routes there are, but for the pages for people.
-const ROUTES: [&str; 58] = [
+const ROUTES: [&str; 74] = [
+    "DELETE /v1/decks/{deck}",
+    "DELETE /v1/decks/{deck}/messages/{id}",
     "DELETE /v1/keys/{id}",
     "DELETE /v1/queues/{queue}",
     "DELETE /v1/queues/{queue}/deliveries/{id}",
     "DELETE /v1/queues/{queue}/schedules/{name}",
     "DELETE /v1/queues/{queue}/workers/{worker}",
     "DELETE /v1/rules/{id}",
+    "DELETE /v1/subjects/{subject}",
     "GET /healthz",
     "GET /metrics",
     "GET /readyz",
     "GET /v1/clock",
+    "GET /v1/decks",
+    "GET /v1/decks/{deck}",
+    "GET /v1/decks/{deck}/history/{subject}",
+    "GET /v1/decks/{deck}/messages",
+    "GET /v1/decks/{deck}/messages/{id}",
     "GET /v1/keys",
     "GET /v1/limit/gate/{action}/{subject}",
     "GET /v1/limit/refused",
@@ -36,8 +44,11 @@ const ROUTES: [&str; 58] = [
     "GET /v1/rules",
     "GET /v1/rules/{id}",
     "GET /v1/spaces",
+    "GET /v1/subjects/{subject}",
     "PATCH /v1/queues/{queue}/deliveries/{id}",
     "POST /v1/clock",
+    "POST /v1/decks/{deck}/messages",
+    "POST /v1/decks/{deck}/picks",
     "POST /v1/keys",
     "POST /v1/limit/acquire",
     "POST /v1/limit/batch",
@@ -49,6 +60,8 @@ const ROUTES: [&str; 58] = [
     "POST /v1/limit/renew",
     "POST /v1/limit/reserve",
     "POST /v1/limit/reset",
+    "POST /v1/picks/{id}/ack",
+    "POST /v1/picks/{id}/nack",
     "POST /v1/queues/{queue}/ack",
     "POST /v1/queues/{queue}/cancel",
     "POST /v1/queues/{queue}/claim",
@@ -62,11 +75,14 @@ const ROUTES: [&str; 58] = [
     "POST /v1/queues/{queue}/workers/{worker}/heartbeat",
     "POST /v1/rules",
     "POST /v1/spaces",
+    "PUT /v1/decks/{deck}",
+    "PUT /v1/decks/{deck}/messages/{id}",
     "PUT /v1/queues/{queue}",
     "PUT /v1/queues/{queue}/recipients/{recipient}",
     "PUT /v1/queues/{queue}/schedules/{name}",
     "PUT /v1/queues/{queue}/workers/{worker}",
     "PUT /v1/rules/{id}",
+    "PUT /v1/subjects/{subject}",
 ];
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
@@ -187,6 +203,11 @@ async fn answers_are_what_the_document_says_they_are() -> Result<()> {
         "backoff": {"factor": 1.5}, "push": hook(json!([one]))});
     let rotated = json!({"push": hook(json!([two, one]))});
     let schedule = json!({"cron": "@daily", "payload": {"any": ["thing", 1.5, null]}, "to": "ann", "tags": ["t"]});
+    let cap = json!({"tokens": 1, "per": "day", "kind": "calendar"});
+    let deck = json!({"subject_cap": null, "quiet_hours": {"from": "22:00", "to": "08:00"}});
+    let message = json!({"id": "m", "body": {"any": ["thing", 1.5, null]}, "to": {"tags": ["vip"]}, "when": "subject != 'x'", "cap": cap,
+        "starts_at": "2026-01-01T00:00:00Z", "ends_at": "2027-01-01T00:00:00Z", "tags": ["t"], "critical": true});
+    let named = json!({"body": 1, "to": {"subjects": ["ann"]}});
     for (ask, path, status) in [
         (check("free", 1), "/v1/limit/check", "200"),
         (check("used", 1), "/v1/limit/check", "200"),
@@ -231,6 +252,17 @@ async fn answers_are_what_the_document_says_they_are() -> Result<()> {
         (Ask::json("PUT", "/v1/queues/full/schedules/s", &json!({"cron": "x"})), "/v1/queues/{queue}/schedules/{name}", "4XX"),
         (Ask::new("GET", "/v1/queues/full/schedules/s", ""), "/v1/queues/{queue}/schedules/{name}", "200"),
         (Ask::new("GET", "/v1/queues/full/schedules", ""), "/v1/queues/{queue}/schedules", "200"),
+        (Ask::json("PUT", "/v1/decks/d", &json!({})), "/v1/decks/{deck}", "201"),
+        (Ask::json("PUT", "/v1/decks/d", &deck), "/v1/decks/{deck}", "200"),
+        (Ask::json("PUT", "/v1/decks/d", &json!({"history_max": 1})), "/v1/decks/{deck}", "4XX"),
+        (Ask::new("GET", "/v1/decks/d", ""), "/v1/decks/{deck}", "200"),
+        (Ask::new("GET", "/v1/decks", ""), "/v1/decks", "200"),
+        (Ask::json("POST", "/v1/decks/d/messages", &message), "/v1/decks/{deck}/messages", "201"),
+        (Ask::json("POST", "/v1/decks/d/messages", &message), "/v1/decks/{deck}/messages", "4XX"),
+        (Ask::json("PUT", "/v1/decks/d/messages/n", &json!({"body": "any"})), "/v1/decks/{deck}/messages/{id}", "201"),
+        (Ask::json("PUT", "/v1/decks/d/messages/n", &named), "/v1/decks/{deck}/messages/{id}", "200"),
+        (Ask::new("GET", "/v1/decks/d/messages/m", ""), "/v1/decks/{deck}/messages/{id}", "200"),
+        (Ask::new("GET", "/v1/decks/d/messages", ""), "/v1/decks/{deck}/messages", "200"),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["admin"]})).once("k"), "/v1/keys", "201"),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["admin"]})).once("k"), "/v1/keys", "201"),
         (Ask::new("GET", "/v1/keys", ""), "/v1/keys", "200"),

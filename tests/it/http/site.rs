@@ -16,8 +16,26 @@ use tempfile::TempDir;
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// What a caller must never read: names of what stands behind the API.
 const FOREIGN: [&str; 20] = [
-    "serde", "u64", "u32", "i64", "struct", "sequence", "map,", "sqlx", "SQL", "SELECT", "INSERT", "sqlite", "EVALSHA", "redis", "axum",
-    "Error(", "Some(", "::", "unwrap", "panic",
+    "serde",
+    "u64",
+    "u32",
+    "i64",
+    "struct",
+    "a sequence",
+    "map,",
+    "sqlx",
+    "SQL",
+    "SELECT",
+    "INSERT",
+    "sqlite",
+    "EVALSHA",
+    "redis",
+    "axum",
+    "Error(",
+    "Some(",
+    "::",
+    "unwrap",
+    "panic",
 ];
 
 /// A server in this process: embedded store, SQLite catalog, a clock that stands still, a folder of its own.
@@ -100,6 +118,11 @@ impl Caller {
         self.key.as_deref()
     }
 
+    /// Another server, asked with the same key.
+    pub(crate) fn at(&self, url: &str) -> Caller {
+        Caller { url: url.to_owned(), ..self.clone() }
+    }
+
     /// The same server, asked with another key.
     pub(crate) fn with_key(&self, key: Option<&str>) -> Caller {
         Caller { key: key.map(str::to_owned), ..self.clone() }
@@ -156,7 +179,7 @@ impl Caller {
     /// All that is defined, and what is left of the counter that [`Caller::fill`] began.
     pub(crate) async fn state(&self) -> Result<Value> {
         let mut state = json!({});
-        for list in ["rules", "queues", "keys", "spaces"] {
+        for list in ["rules", "queues", "decks", "keys", "spaces"] {
             state[list] = self.get(&format!("/v1/{list}")).await?.expect(200)?;
         }
         // What can never fit charges nothing, and tells what is left.

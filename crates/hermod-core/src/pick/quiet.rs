@@ -204,7 +204,13 @@ mod tests {
 
     #[test]
     fn times_of_day_are_checked() {
-        for (from, to, field) in [("22", "08:00", "from"), ("22:00", "24:00", "to"), ("22:00", "22:00", "to"), ("2:00", "3:00", "from"), ("02:60", "03:00", "from")] {
+        for (from, to, field) in [
+            ("22", "08:00", "from"),
+            ("22:00", "24:00", "to"),
+            ("22:00", "22:00", "to"),
+            ("2:00", "3:00", "from"),
+            ("02:60", "03:00", "from"),
+        ] {
             assert_eq!(Quiet::new(from, to).unwrap_err().field, field, "{from} {to}");
         }
         assert_eq!(Quiet::new("00:00", "23:59").unwrap().to_string(), "00:00-23:59");

@@ -331,7 +331,7 @@ fn profile_of(bytes: &[u8]) -> Result<Profile, Problem> {
 }
 
 fn deck_not_found(deck: &DeckId) -> Problem {
-    Problem::new(Code::NotFound, format!("There is no deck {deck}.")).in_field("deck")
+    Problem::new(Code::DeckNotFound, format!("There is no deck {deck}.")).in_field("deck")
 }
 
 fn lost() -> Problem {

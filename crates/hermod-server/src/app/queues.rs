@@ -99,7 +99,7 @@ pub struct ScheduleDraft {
     pub enabled: bool,
 }
 
-fn set<T>(place: &mut T, given: Option<Result<T, Invalid>>) -> Result<(), Invalid> {
+pub(super) fn set<T>(place: &mut T, given: Option<Result<T, Invalid>>) -> Result<(), Invalid> {
     if let Some(value) = given {
         *place = value?;
     }
@@ -107,7 +107,7 @@ fn set<T>(place: &mut T, given: Option<Result<T, Invalid>>) -> Result<(), Invali
 }
 
 /// Clients take these out of a URL, however they are spelled.
-fn addressable(field: &'static str, id: &str) -> Result<(), Invalid> {
+pub(super) fn addressable(field: &'static str, id: &str) -> Result<(), Invalid> {
     match id {
         "." | ".." => Err(Invalid::new(field, "must not be . or .., which no path can hold")),
         _ => Ok(()),

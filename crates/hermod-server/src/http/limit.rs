@@ -26,6 +26,7 @@ use crate::app::{Caller, CheckAnswer, CheckAsk, Said};
 use crate::code::{Code, Problem};
 
 pub(crate) use gate::{__path_gate, gate};
+pub(super) use lease::span;
 pub(crate) use lease::{__path_acquire, __path_release, __path_renew, acquire, release, renew};
 pub(crate) use reserve::{__path_cancel, __path_commit, __path_reserve, cancel, commit, reserve};
 

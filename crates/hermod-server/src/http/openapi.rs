@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, spaces, workers};
+use super::{clock, decks, deliveries, health, keys, limit, messages, picks, queues, rules, schedules, spaces, subjects, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -34,6 +34,22 @@ use super::{clock, deliveries, health, keys, limit, queues, rules, schedules, sp
         schedules::read,
         schedules::put,
         schedules::remove,
+        decks::list,
+        decks::read,
+        decks::put,
+        decks::remove,
+        messages::list,
+        messages::create,
+        messages::read,
+        messages::put,
+        messages::remove,
+        picks::pick,
+        picks::ack,
+        picks::nack,
+        picks::history,
+        subjects::read,
+        subjects::put,
+        subjects::remove,
         keys::list,
         keys::create,
         keys::remove,

@@ -33,6 +33,20 @@ impl Page {
     }
 }
 
+/// How many to fetch for a page of `limit`. One more than asked for tells whether there is a next page. The longest page cannot
+/// be exceeded: if it is full there may be a next one, perhaps empty.
+pub(super) fn to_fetch(limit: u32) -> u32 {
+    (limit + 1).min(PAGE_MAX)
+}
+
+/// Cuts what was fetched to a page of `limit`, and says where the next one begins.
+pub(super) fn fetched<T>(items: &mut Vec<T>, limit: u32, id: impl Fn(&T) -> &str) -> Option<String> {
+    let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let has_more = items.len() == size(to_fetch(limit));
+    items.truncate(size(limit));
+    items.last().filter(|_| has_more).map(|item| id(item).to_owned())
+}
+
 /// Cuts one page out of a list that is in memory as a whole, ordered by `id`, and says where the next one begins.
 pub(super) fn cut<T>(mut items: Vec<T>, limit: u32, cursor: Option<&str>, id: impl Fn(&T) -> &str) -> (Vec<T>, Option<String>) {
     if let Some(cursor) = cursor {

@@ -8,11 +8,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use hermod_core::pick::Fate;
 use hermod_core::{DeckId, Micros, Subject};
+use hermod_engine::Durability;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::limit::span;
+use super::limit::{durability, span};
 use super::problem::Document;
 use super::sent::{Id, Ids, Sent, answer, bad_query, once_of};
 use super::time::Time;
@@ -76,9 +77,9 @@ pub(crate) struct PickDocument<'a> {
     #[schema(value_type = Option<String>)]
     retry_at: Option<Option<Time>>,
     /// What the change survives.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "durability")]
     #[schema(value_type = Option<String>)]
-    durability: Option<String>,
+    durability: Option<Durability>,
     /// The same answer was given before, for the same idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     replayed: Option<bool>,
@@ -142,7 +143,9 @@ pub(crate) struct SettledDocument<'a> {
     /// The time of the answer.
     now: Time,
     /// What the change survives; null if nothing was changed.
-    durability: Option<String>,
+    #[serde(serialize_with = "durability")]
+    #[schema(value_type = Option<String>)]
+    durability: Option<Durability>,
     /// The same answer was given before, for the same idempotency key.
     replayed: bool,
 }
@@ -198,7 +201,7 @@ fn picked<'a>(picked: &'a PickedAnswer) -> Result<PickDocument<'a>, Problem> {
         message: Some(PickedMessage { id: picked.message.as_str(), body, tags }),
         picked_at: Some(Time::passed(picked.now)),
         expires_at: picked.expires_at.map(Time),
-        durability: picked.durability.map(|durability| durability.to_string()),
+        durability: picked.durability,
         replayed: picked.durability.map(|_| picked.is_replayed),
         ..PickDocument::default()
     })
@@ -260,9 +263,8 @@ fn settled(id: &str, settled: &PickSettled) -> Response {
         Fate::Nacked => "nacked",
         Fate::Expired | Fate::Open => "expired",
     };
-    let durability = settled.durability.map(|durability| durability.to_string());
     let (now, replayed) = (Time::passed(settled.now), settled.is_replayed);
-    answer(StatusCode::OK, &SettledDocument { outcome, pick: id, settled: settled.is_done, now, durability, replayed })
+    answer(StatusCode::OK, &SettledDocument { outcome, pick: id, settled: settled.is_done, now, durability: settled.durability, replayed })
 }
 
 /// Keeps a reserved pick: the message was sent. Once: settling it again changes nothing, and says what became of it.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Shell;
-use super::page::{PAGE_MAX, Page};
+use super::page::{Page, fetched, to_fetch};
 use super::problem::Document;
 use super::sent::{Id, Sent, answer, catalog_once};
 use crate::app::{Caller, RuleDraft};
@@ -153,7 +153,7 @@ impl<'a> RuleDocument<'a> {
 pub(crate) struct Rules<'a> {
     items: Vec<RuleDocument<'a>>,
     /// The cursor of the next page, if there is one.
-    next: Option<&'a str>,
+    next: Option<String>,
 }
 
 /// Lists the space's rules, by id.
@@ -165,14 +165,8 @@ pub(crate) async fn list(
     page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
     let (limit, cursor) = Page::read(page)?;
-    // One more than asked for tells whether there is a next page. The longest page cannot be
-    // exceeded: if it is full there may be a next one, perhaps empty.
-    let fetched = (limit + 1).min(PAGE_MAX);
-    let mut rules = shell.app.rules(&caller, cursor.as_deref(), fetched).await?;
-    let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    let has_more = rules.len() == size(fetched);
-    rules.truncate(size(limit));
-    let next = rules.last().filter(|_| has_more).map(|rule| rule.id.as_str());
+    let mut rules = shell.app.rules(&caller, cursor.as_deref(), to_fetch(limit)).await?;
+    let next = fetched(&mut rules, limit, |rule| rule.id.as_str());
     Ok(answer(StatusCode::OK, &Rules { items: rules.iter().map(RuleDocument::new).collect(), next }))
 }
 

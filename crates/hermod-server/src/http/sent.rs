@@ -114,6 +114,11 @@ impl Raw {
     pub(super) fn once(&self, operation: &str) -> Result<Option<Once>, Problem> {
         once(self.key.as_ref(), operation, &self.bytes)
     }
+
+    /// The idempotency key of a catalog write, bound to this body.
+    pub(super) fn catalog_once(&self, caller: &Caller, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
+        Ok(self.once(operation)?.map(|once| catalog(caller, &once)))
+    }
 }
 
 /// A JSON body, the bytes it came as, and the idempotency key it came with.
@@ -152,7 +157,7 @@ impl<T> Sent<T> {
 
     /// The idempotency key of a catalog write, bound to this body.
     pub(super) fn catalog_once(&self, caller: &Caller, operation: &str) -> Result<Option<CatalogOnce>, Problem> {
-        Ok(self.once(operation)?.map(|once| catalog(caller, &once)))
+        self.raw.catalog_once(caller, operation)
     }
 }
 
@@ -229,12 +234,13 @@ fn explain<'a, T: Deserialize<'a>>(raw: &'a [u8], fault: &serde_json::Error) -> 
 fn wanted(message: &str) -> &str {
     match message.rsplit_once(", expected ").map_or("", |(_, wanted)| wanted) {
         "u64" | "u32" => "a whole number of at least 0",
-        "i64" => "a whole number",
+        "i64" | "i32" => "a whole number",
         "a string" | "a borrowed string" => "a string",
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a JSON number" => "a number",
         "\"deliver\" or an object with drop_after" => "\"deliver\" or an object with drop_after",
+        "\"everyone\" or an object with subjects or tags" => "\"everyone\" or an object with subjects or tags",
         _ => "of another kind",
     }
 }

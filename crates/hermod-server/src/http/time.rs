@@ -1,6 +1,6 @@
 //! Times as they are sent: RFC 3339, UTC, milliseconds.
 
-use hermod_core::Micros;
+use hermod_core::{Invalid, Micros};
 use serde::{Serialize, Serializer};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -20,6 +20,14 @@ impl Serialize for Time {
         let text = rfc3339(self.0.get().div_ceil(1000));
         serializer.serialize_str(std::str::from_utf8(&text).unwrap_or(""))
     }
+}
+
+/// Reads a time as RFC 3339.
+pub(super) fn read_time(field: &'static str, text: &str) -> Result<Micros, Invalid> {
+    let bad = || Invalid::new(field, "must be a time such as \"2026-01-31T09:00:00Z\"");
+    let time: jiff::Timestamp = text.parse().map_err(|_| bad())?;
+    // What was before the epoch has come long ago.
+    Micros::new(u64::try_from(time.as_microsecond()).unwrap_or(0)).ok_or_else(bad)
 }
 
 /// By hand, because every answer holds a few: a general printer takes several times as long. Held at

@@ -31,7 +31,7 @@ const SHELVES_MAX: usize = 2_000;
 
 /// What is known of subjects between picks.
 pub(crate) struct Hints {
-    cache: Cache<Key, Arc<Hint>, ByBytes>,
+    cache: Cache<Key, Weighed, ByBytes>,
     /// Compiled decks by epoch, which no two decks share, with the generation they were compiled for.
     shelves: RwLock<HashMap<u64, (u64, Arc<Shelf>)>>,
     changes: Vec<AtomicU64>,
@@ -72,12 +72,19 @@ impl Equivalent<Key> for KeyRef<'_> {
     }
 }
 
+/// A hint, and how much room it took when it was kept: that must not change while it is in the cache.
+#[derive(Clone)]
+struct Weighed {
+    hint: Arc<Hint>,
+    bytes: usize,
+}
+
 #[derive(Clone)]
 struct ByBytes;
 
-impl Weighter<Key, Arc<Hint>> for ByBytes {
-    fn weight(&self, key: &Key, hint: &Arc<Hint>) -> u64 {
-        let bytes = hint.bytes.load(Ordering::Relaxed) + size_of::<Hint>() + 2 * key.subject.as_str().len() + 128;
+impl Weighter<Key, Weighed> for ByBytes {
+    fn weight(&self, key: &Key, weighed: &Weighed) -> u64 {
+        let bytes = weighed.bytes + size_of::<Hint>() + 2 * key.subject.as_str().len() + 128;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }
@@ -125,8 +132,8 @@ impl Known {
 impl Hints {
     /// The hint of a subject, which may know nothing.
     pub(super) fn of(&self, space: &SpaceId, deck: &DeckId, subject: &Subject) -> Arc<Hint> {
-        if let Some(hint) = self.cache.get(&KeyRef { space, deck, subject }) {
-            return hint;
+        if let Some(weighed) = self.cache.get(&KeyRef { space, deck, subject }) {
+            return weighed.hint;
         }
         let hint = Arc::<Hint>::default();
         self.keep(space, deck, subject, &hint);
@@ -135,7 +142,8 @@ impl Hints {
 
     /// Keeps a hint; also one that takes more room than before.
     pub(super) fn keep(&self, space: &SpaceId, deck: &DeckId, subject: &Subject, hint: &Arc<Hint>) {
-        self.cache.insert(Key { space: space.clone(), deck: deck.clone(), subject: subject.clone() }, Arc::clone(hint));
+        let weighed = Weighed { hint: Arc::clone(hint), bytes: hint.bytes.load(Ordering::Relaxed) };
+        self.cache.insert(Key { space: space.clone(), deck: deck.clone(), subject: subject.clone() }, weighed);
     }
 
     /// Forgets what is known of a subject and a deck.

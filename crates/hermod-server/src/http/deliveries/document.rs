@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::app::Taken;
-use crate::http::time::Time;
+use crate::http::time::{Time, read_time};
 
 /// A delivery to be pushed.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -66,14 +66,6 @@ impl ReplyBody<'_> {
     }
 }
 
-/// Reads a time as RFC 3339.
-pub(crate) fn time(field: &'static str, text: &str) -> Result<Micros, Invalid> {
-    let bad = || Invalid::new(field, "must be a time such as \"2026-01-31T09:00:00Z\"");
-    let time: jiff::Timestamp = text.parse().map_err(|_| bad())?;
-    // What was before the epoch has come long ago.
-    Micros::new(u64::try_from(time.as_microsecond()).unwrap_or(0)).ok_or_else(bad)
-}
-
 /// Reads a span as `90s`, `1h 30m`.
 pub(crate) fn span(field: &'static str, text: &str) -> Result<Micros, Invalid> {
     let span = humantime::parse_duration(text).ok().and_then(Micros::from_duration);
@@ -84,7 +76,7 @@ pub(crate) fn span(field: &'static str, text: &str) -> Result<Micros, Invalid> {
 pub(crate) fn due(at: Option<&str>, within: Option<&str>) -> Result<Option<Due>, Invalid> {
     match (at, within) {
         (Some(_), Some(_)) => Err(Invalid::new("in", "must not stand beside at")),
-        (Some(at), None) => time("at", at).map(|at| Some(Due::At(at))),
+        (Some(at), None) => read_time("at", at).map(|at| Some(Due::At(at))),
         (None, Some(within)) => span("in", within).map(|span| Some(Due::In(span))),
         (None, None) => Ok(None),
     }
@@ -118,7 +110,7 @@ impl DeliveryBody<'_> {
         };
         delivery.tags = self.tags.iter().map(Tag::new).collect::<Result<_, _>>()?;
         delivery.max_attempts = self.max_attempts.map(|max| u16::try_from(max).unwrap_or(u16::MAX));
-        delivery.expires_at = self.expires_at.as_deref().map(|text| time("expires_at", text)).transpose()?;
+        delivery.expires_at = self.expires_at.as_deref().map(|text| read_time("expires_at", text)).transpose()?;
         delivery.check()?;
         Ok(delivery)
     }

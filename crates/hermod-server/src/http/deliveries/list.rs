@@ -11,13 +11,13 @@ use hermod_core::{Invalid, Micros, Tag};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::document::{DeliveryDocument, time};
+use super::document::DeliveryDocument;
 use crate::app::{Caller, ListAsk};
 use crate::code::{Code, Problem};
 use crate::http::Shell;
 use crate::http::problem::Document;
 use crate::http::sent::{Id, Ids, answer, bad_query};
-use crate::http::time::Time;
+use crate::http::time::{Time, read_time};
 
 /// Which deliveries.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -74,8 +74,8 @@ pub(super) fn filter(state: Option<&str>, tag: Option<&str>, from: Option<&str>,
     let has_range = from.is_some() || until.is_some();
     match state.unwrap_or("waiting") {
         "waiting" => Ok(Filter::Waiting {
-            from: from.map_or(Ok(Micros::ZERO), |text| time("from", text))?,
-            until: until.map_or(Ok(Micros::MAX), |text| time("until", text))?,
+            from: from.map_or(Ok(Micros::ZERO), |text| read_time("from", text))?,
+            until: until.map_or(Ok(Micros::MAX), |text| read_time("until", text))?,
         }),
         "leased" | "dead" if has_range => Err(Invalid::new("from", "and until are for those that wait")),
         "leased" => Ok(Filter::Held),

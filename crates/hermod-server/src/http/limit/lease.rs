@@ -106,7 +106,7 @@ impl<'a> LeaseDocument<'a> {
     }
 }
 
-pub(super) fn span(text: Option<&str>) -> Result<Option<Micros>, Invalid> {
+pub(in crate::http) fn span(text: Option<&str>) -> Result<Option<Micros>, Invalid> {
     let Some(text) = text else { return Ok(None) };
     let span = humantime::parse_duration(text).ok().and_then(Micros::from_duration).filter(|span| *span > Micros::ZERO);
     span.map(Some).ok_or_else(|| Invalid::new("ttl", "must be a duration such as \"30s\" or \"5m\""))
