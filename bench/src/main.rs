@@ -1,4 +1,4 @@
-//! Hermod beside its rivals, as ratios in one run: `cargo xtask bench limit`, `cargo xtask bench queue`.
+//! Hermod beside its rivals, as ratios in one run: `cargo xtask bench limit`, `cargo xtask bench pick`, `cargo xtask bench queue`.
 //!
 //! Absolute numbers depend on the machine; a ratio of two things measured in turns, in one run, with
 //! the same load, much less so. Every round measures both sides; the median of the ratios counts.
@@ -10,13 +10,14 @@ mod http;
 mod index;
 mod inprocess;
 mod load;
+mod pick;
 mod queue;
 mod ratio;
 mod redis;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "say what to measure: limit or queue, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
+const USAGE: &str = "say what to measure: limit, pick or queue, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
                      queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route, queue-sticky-takeover (the last two: queue --sticky)";
 
 fn main() -> Result<()> {
@@ -35,6 +36,7 @@ fn main() -> Result<()> {
         Some("limit-http") => runtime.block_on(http::run()),
         Some("limit-redis") => runtime.block_on(redis::run()),
         Some("limit-durable") => runtime.block_on(durable::run()),
+        Some("pick") => runtime.block_on(pick::run()),
         // What the HTTP bench starts as its rival, in a process of its own.
         Some("bare") => runtime.block_on(bare::serve()),
         Some("queue") if args.iter().any(|arg| arg == "--sticky") => {

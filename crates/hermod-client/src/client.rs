@@ -15,6 +15,7 @@ use crate::queues::Queues;
 use crate::retry::Retry;
 use crate::rules::Rules;
 use crate::spaces::Spaces;
+use crate::subjects::Subjects;
 
 /// How long a call may take in all, tries and pauses together.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -101,6 +102,11 @@ impl Client {
     /// What is picked from.
     pub fn decks(&self) -> Decks<'_> {
         Decks::new(self)
+    }
+
+    /// What is known of subjects.
+    pub fn subjects(&self) -> Subjects<'_> {
+        Subjects::new(self)
     }
 
     /// The API keys.

@@ -2,6 +2,7 @@
 
 mod deck;
 mod message;
+mod pick;
 mod words;
 
 use reqwest::Method;
@@ -12,6 +13,9 @@ use crate::page::{Page, PageRequest};
 
 pub use deck::{Cap, Deck, DeckDraft, QuietHours};
 pub use message::{Message, MessageDraft, Messages, To};
+pub use pick::{
+    PickCandidate, PickHistory, PickOutcome, PickReason, PickRequest, PickStatus, Picked, PickedMessage, SentMessage, SettledPick, SimulatedPick,
+};
 pub use words::{CapKind, Strategy};
 
 /// The verbs of `/v1/decks`.
@@ -68,6 +72,26 @@ impl<'a> Decks<'a> {
     /// Removes a deck and its messages.
     pub async fn delete(&self, deck: &str) -> Result<(), ClientError> {
         self.client.remove(&["v1", "decks", deck], self.key.as_deref()).await
+    }
+
+    /// Picks the next message for a subject; if there is none, says why and until when.
+    pub async fn pick(&self, deck: &str, request: &PickRequest) -> Result<Picked, ClientError> {
+        self.client.write(Method::POST, &["v1", "decks", deck, "picks"], self.key.as_deref(), request).await
+    }
+
+    /// Keeps a reserved pick: the message was sent.
+    pub async fn ack(&self, pick: &str) -> Result<SettledPick, ClientError> {
+        self.client.write(Method::POST, &["v1", "picks", pick, "ack"], self.key.as_deref(), &()).await
+    }
+
+    /// Gives a reserved pick back: the message was not sent.
+    pub async fn nack(&self, pick: &str) -> Result<SettledPick, ClientError> {
+        self.client.write(Method::POST, &["v1", "picks", pick, "nack"], self.key.as_deref(), &()).await
+    }
+
+    /// What a subject was sent of a deck; the newest `limit`, 1,000 at most.
+    pub async fn history(&self, deck: &str, subject: &str, limit: usize) -> Result<PickHistory, ClientError> {
+        self.client.read(&["v1", "decks", deck, "history", subject], &[("limit", limit.to_string())]).await
     }
 
     /// The messages of a deck.

@@ -2,7 +2,7 @@
 //!
 //! A [`Client`] is a base address, perhaps an API key, and a policy for tries. It is cheap to clone
 //! and meant to be shared. The API's nouns are its methods: [`Client::rules`], [`Client::limit`],
-//! [`Client::queues`], [`Client::decks`], [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose
+//! [`Client::queues`], [`Client::decks`], [`Client::subjects`], [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose
 //! methods are the verbs of that noun.
 //!
 //! ```no_run
@@ -46,6 +46,7 @@ mod queues;
 mod retry;
 mod rules;
 mod spaces;
+mod subjects;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
@@ -53,7 +54,10 @@ mod word;
 
 pub use client::Client;
 pub use clock::{Clock, ClockTime};
-pub use decks::{Cap, CapKind, Deck, DeckDraft, Decks, Message, MessageDraft, Messages, QuietHours, Strategy, To};
+pub use decks::{
+    Cap, CapKind, Deck, DeckDraft, Decks, Message, MessageDraft, Messages, PickCandidate, PickHistory, PickOutcome, PickReason, PickRequest,
+    PickStatus, Picked, PickedMessage, QuietHours, SentMessage, SettledPick, SimulatedPick, Strategy, To,
+};
 pub use error::{ClientError, Problem};
 pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};
@@ -71,4 +75,5 @@ pub use queues::{
 pub use retry::Retry;
 pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
 pub use spaces::{Space, Spaces};
+pub use subjects::{Profile, Subjects};
 pub use time::Time;

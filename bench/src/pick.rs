@@ -1,0 +1,155 @@
+//! Picks: `cargo xtask bench pick`.
+//!
+//! What a deck's size costs: ten messages beside ten thousand, on both engines, in turns. And beside the algorithm of the seed, on
+//! the same Redis: its own sequence of single commands, one after the other on the caller's own connection.
+//!
+//! Hermod's side is what its server does for a request, without HTTP: planning, the call of the store, the answer.
+
+mod seed;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hermod_client::{Cap, Client, DeckDraft, MessageDraft};
+use hermod_server::app::{App, Caller, PickAnswer, PickAsk};
+use hermod_server::{Config, Mode, Server};
+use hermod_tests::server;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+use crate::load::closed_loop;
+use crate::ratio::{Measured, Rounds, median};
+use seed::Seed;
+
+const CALLERS: usize = 64;
+/// Each caller has some of its own.
+const SUBJECTS: usize = 256;
+const ROUND: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 7;
+const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
+const SEED_SIZES: [usize; 3] = [10, 100, 1_000];
+const WANTED_COST: f64 = 1.5;
+const WANTED: f64 = 10.0;
+/// Tokens of each message a second: more than are ever taken, so that nothing is refused.
+const TOKENS: u64 = 1_000_000;
+
+pub(crate) async fn run() -> Result<()> {
+    let store = server::Redis::start()?;
+    let on_redis = Picks::open(&store.url()).await?;
+    let embedded = Picks::open("embedded").await?;
+    cost("Redis", store.pid(), &on_redis).await?;
+    cost("embedded, durable", std::process::id(), &embedded).await?;
+    for size in SEED_SIZES {
+        beside(&store, &on_redis, size).await?;
+    }
+    on_redis.server.shutdown().await;
+    embedded.server.shutdown().await;
+    Ok(())
+}
+
+/// What ten thousand messages cost beside ten.
+async fn cost(name: &str, pid: u32, picks: &Picks) -> Result<()> {
+    let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); SIZES.len()];
+    for round in 0..=ROUNDS {
+        for (size, all) in SIZES.into_iter().zip(&mut measured) {
+            let one = picks.measure(pid, size, if round == 0 { Duration::from_secs(3) } else { ROUND }).await?;
+            if round > 0 {
+                all.push(one);
+            }
+        }
+    }
+    println!("\npicks, {name}: what a deck's size costs, {CALLERS} concurrent, {SUBJECTS} subjects");
+    let of = |all: &[Measured], what: fn(&Measured) -> f64| median(all.iter().map(what).collect()).unwrap_or(0.0);
+    for (size, all) in SIZES.into_iter().zip(&measured) {
+        let (rate, p99, cpu) = (of(all, |m| m.per_second), of(all, |m| m.p99.as_secs_f64() * 1e3), of(all, |m| m.cpu_us));
+        println!("  {size:>6} messages   {rate:>8.0}/s   p99 {p99:>7.3} ms   {cpu:>5.1} us of its CPU each");
+    }
+    let (small, large) = (measured.first().context("there are sizes")?, measured.last().context("there are sizes")?);
+    let ratios = small.iter().zip(large).map(|(small, large)| small.per_second / large.per_second).collect();
+    let ratio = median(ratios).context("there were rounds")?;
+    let word = if ratio <= WANTED_COST { "reached" } else { "NOT reached" };
+    println!("  10,000 messages cost {ratio:.2}x of 10, wanted at most {WANTED_COST}x: {word}");
+    Ok(())
+}
+
+/// Beside the algorithm of the seed.
+async fn beside(store: &server::Redis, picks: &Picks, size: usize) -> Result<()> {
+    let mut seeds = Vec::new();
+    for _ in 0..CALLERS {
+        seeds.push(Arc::new(Mutex::new(Seed::open(&store.url(), size).await?)));
+    }
+    let mut rounds = Rounds::default();
+    for round in 0..=ROUNDS {
+        let span = if round == 0 { Duration::from_secs(3) } else { ROUND };
+        let ours = picks.measure(store.pid(), size, span).await?;
+        let theirs = closed_loop(store.pid(), CALLERS, span, |caller| {
+            let seed = seeds.get(caller).cloned().expect("each caller has one");
+            move |count| {
+                let seed = Arc::clone(&seed);
+                async move { seed.lock().await.pick(&subject(caller, count)).await }
+            }
+        })
+        .await?;
+        if round > 0 {
+            rounds.add(ours, theirs);
+        }
+    }
+    let title = format!("picks on Redis, {size} messages, {CALLERS} concurrent");
+    rounds.print(&title, "hermod pick", "the seed's commands, one at a time", WANTED)
+}
+
+/// The how many'th subject a caller asks for: no two callers the same.
+fn subject(caller: usize, count: u64) -> String {
+    let own = SUBJECTS / CALLERS;
+    let turn = usize::try_from(count).unwrap_or(0) % own;
+    format!("user-{}", caller * own + turn)
+}
+
+/// A server in this process, with a deck of each size.
+struct Picks {
+    server: Server,
+    app: App,
+    caller: Caller,
+    _folder: TempDir,
+}
+
+impl Picks {
+    async fn open(store: &str) -> Result<Picks> {
+        // Beside the build, not in a folder that may be in memory.
+        let folder = tempfile::tempdir_in(std::env::current_exe()?.parent().context("the build has a folder")?)?;
+        let config = Config { listen: ([127, 0, 0, 1], 0).into(), data: folder.path().join("data"), store: store.to_owned(), ..Config::default() };
+        let server = Server::start(config, Mode::default()).await?;
+        let app = server.app().clone();
+        let caller = app.caller(server.admin_key()).map_err(|problem| anyhow::anyhow!("{problem:?}"))?;
+        let client = Client::new(&server.url())?.with_key(server.admin_key().context("the first start makes a key")?);
+        for size in SIZES {
+            let deck = format!("deck-{size}");
+            client.decks().put(&deck, &DeckDraft::new().subject_cap(None)).await?;
+            let message = |n: usize| MessageDraft::new(json!({"text": "a tip of the day"})).id(format!("m{n}")).cap(Cap::new(TOKENS, "1s"));
+            let messages: Vec<_> = (0..size).map(message).collect();
+            for some in messages.chunks(1_000) {
+                client.decks().messages(&deck).create_all(some).await?;
+            }
+        }
+        Ok(Picks { server, app, caller, _folder: folder })
+    }
+
+    async fn measure(&self, pid: u32, size: usize, span: Duration) -> Result<Measured> {
+        let deck = format!("deck-{size}");
+        closed_loop(pid, CALLERS, span, |caller| {
+            let (app, who, deck) = (self.app.clone(), self.caller.clone(), deck.clone());
+            move |count| {
+                let (app, who, deck) = (app.clone(), who.clone(), deck.clone());
+                async move {
+                    let ask = PickAsk::new(&deck, &subject(caller, count), false, None)?;
+                    let answer = app.pick(&who, &ask, None).await.map_err(|problem| anyhow::anyhow!("{problem:?}"))?;
+                    ensure!(matches!(answer, PickAnswer::Picked(_)), "nothing was picked");
+                    Ok(())
+                }
+            }
+        })
+        .await
+    }
+}
