@@ -1,9 +1,6 @@
 //! The echo example prints every message once, at its time and in order, whoever of it runs and whatever was killed.
-//!
-//! The example is a binary that cargo does not build for a test of another package: `cargo xtask test` does, else
-//! `cargo build -p hermod-example-echo`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +11,8 @@ use hermod_tests::until;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::json;
 
+use crate::example::binary;
+
 const README: &str = include_str!("../../examples/echo/README.md");
 const SOURCE: &str = include_str!("../../examples/echo/src/main.rs");
 
@@ -21,12 +20,6 @@ const SOURCE: &str = include_str!("../../examples/echo/src/main.rs");
 const SOON: Duration = Duration::from_secs(60);
 /// How many messages each version gets.
 const MESSAGES: u64 = 24;
-
-fn binary() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let found = this.ancestors().skip(1).take(2).map(|folder| folder.join("echo-at-time")).find(|path| path.is_file());
-    found.context("the example is not built; run `cargo build -p hermod-example-echo`")
-}
 
 /// A running instance. Those of one folder print to one file, in the order they print.
 struct Echo {
@@ -36,7 +29,7 @@ struct Echo {
 
 impl Echo {
     fn start(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Echo> {
-        let mut program = Program::at(binary()?, folder).args(["--listen", "127.0.0.1:0"]).args(args);
+        let mut program = Program::at(binary("echo-at-time", "hermod-example-echo")?, folder).args(["--listen", "127.0.0.1:0"]).args(args);
         for (name, value) in env {
             program = program.env(name, value);
         }

@@ -1,27 +1,19 @@
 //! The relay example loses nothing and keeps the order when a worker dies, on both engines and on a server of its own or a given one.
-//!
-//! The example is a binary that cargo does not build for a test of another package: `cargo xtask test` does, else
-//! `cargo build -p hermod-example-relay`.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use hermod_tests::server::{Hermod, Redis};
 
+use crate::example::binary;
+
 const README: &str = include_str!("../../examples/relay/README.md");
 const SOURCE: &str = include_str!("../../examples/relay/src/main.rs");
-
-fn binary() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let found = this.ancestors().skip(1).take(2).map(|folder| folder.join("relay-to-workers")).find(|path| path.is_file());
-    found.context("the example is not built; run `cargo build -p hermod-example-relay`")
-}
 
 /// Runs it to its end; what it said.
 fn run(args: &[&str], env: &[(&str, &str)]) -> Result<String> {
     let folder = tempfile::tempdir()?;
-    let done = Command::new(binary()?).args(args).envs(env.iter().copied()).current_dir(folder.path()).output()?;
+    let done = Command::new(binary("relay-to-workers", "hermod-example-relay")?).args(args).envs(env.iter().copied()).current_dir(folder.path()).output()?;
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     ensure!(done.status.success(), "{:?}\n{said}{}", done.status, String::from_utf8_lossy(&done.stderr));
     ensure!(folder.path().read_dir()?.next().is_none(), "it leaves nothing behind");

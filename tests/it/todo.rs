@@ -1,16 +1,13 @@
 //! The todo example answers the commands it was asked to answer, on every database and store it may be run with.
-//!
-//! The example is a binary that cargo does not build for a test of another package: `cargo xtask test` does, else
-//! `cargo build -p hermod-example-todo`.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
-use hermod_tests::server::{MariaDb, Process, Program, Redis};
+use hermod_tests::server::{MariaDb, Redis};
 use hermod_tests::unique;
-use serde_json::{Value, json};
+use serde_json::json;
+
+use crate::example::{Answer, Example, curls};
 
 const README: &str = include_str!("../../examples/todo/README.md");
 const SOURCE: &str = include_str!("../../examples/todo/src/main.rs");
@@ -45,60 +42,7 @@ curl --location --request PUT 'localhost:8080/users/9725cc63-4e92-4893-a6b2-2166
 ```
 "#;
 
-/// The commands of a text that call the example.
-fn curls(text: &str) -> Vec<&str> {
-    let blocks = text.split("```shell\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.map(str::trim).filter(|block| block.starts_with("curl ")).collect()
-}
-
-/// A running example, killed when dropped.
-struct Todo {
-    address: String,
-    // The process stands before the folder, as it must end first.
-    process: Process,
-    _folder: tempfile::TempDir,
-}
-
-impl Todo {
-    fn start(args: &[&str]) -> Result<Todo> {
-        let folder = tempfile::tempdir()?;
-        let program = Program::at(binary()?, folder.path()).args(["--listen", "127.0.0.1:0"]).args(args);
-        let mut process = program.start()?;
-        let mut address = None;
-        process.until_ready(Duration::from_secs(60), |process| {
-            let log = process.log();
-            let told = log.split_once("todo: http://").and_then(|(_, rest)| rest.split_once('\n'));
-            address = told.map(|(address, _)| address.trim().to_owned());
-            address.is_some()
-        })?;
-        Ok(Todo { address: address.context("it told where it listens")?, process, _folder: folder })
-    }
-
-    /// Runs a command as it is printed, but for the address.
-    fn run(&self, command: &str) -> Result<Answer> {
-        let command = command.replace("localhost:8080", &self.address);
-        let done = Command::new("sh").args(["-c", &format!("{command} --silent --show-error --include")]).output()?;
-        let printed = String::from_utf8_lossy(&done.stdout).into_owned();
-        let told = || format!("{command}\n{printed}{}\n{}", String::from_utf8_lossy(&done.stderr), self.process.log_tail());
-        ensure!(done.status.success(), told());
-        let (head, body) = printed.split_once("\r\n\r\n").with_context(told)?;
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).with_context(told)?;
-        Ok(Answer { status, head: head.to_lowercase(), body: serde_json::from_str(body).with_context(told)? })
-    }
-}
-
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    head: String,
-    body: Value,
-}
-
 impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-    }
-
     /// A task was made.
     fn created(&self) -> Result<()> {
         ensure!(self.status == 201 && self.body["content"] == "fetch milk" && self.body["user_id"] == USER, "{self:?}");
@@ -113,12 +57,6 @@ impl Answer {
     }
 }
 
-fn binary() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let found = this.ancestors().skip(1).take(2).map(|folder| folder.join("todo")).find(|path| path.is_file());
-    found.context("the example is not built; run `cargo build -p hermod-example-todo`")
-}
-
 /// How many whole spans of so many seconds passed since the epoch.
 fn turn(seconds: u64) -> Result<u64> {
     Ok(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs() / seconds)
@@ -126,7 +64,7 @@ fn turn(seconds: u64) -> Result<u64> {
 
 fn answers_as_asked(args: &[&str]) -> Result<()> {
     let [post, ten_a_day, five_a_minute] = curls(ASKED)[..] else { bail!("three commands were asked for") };
-    let todo = Todo::start(args)?;
+    let todo = Example::start("todo", args)?;
 
     let day = turn(86_400)?;
     let mut made = 0;

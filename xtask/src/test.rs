@@ -10,7 +10,7 @@ use crate::{cargo, setup, tidy};
 pub(crate) fn run(filter: &[&str]) -> Result<()> {
     let tests = || cargo::run(&[&["test", "--workspace"], filter].concat());
     // The binaries come before the tests, because cargo does not build them for the tests of another package.
-    let built = ["hermod", "hermod-example-todo", "hermod-example-echo", "hermod-example-relay"];
+    let built = ["hermod", "hermod-example-todo", "hermod-example-echo", "hermod-example-relay", "hermod-example-iduna"];
     let build = || cargo::run(&[&["build"], built.map(|package| ["--package", package]).as_flattened()].concat());
     let steps: [(&str, &dyn Fn() -> Result<()>); 4] = [("set-up", &setup::run), ("tidy", &tidy::run), ("build", &build), ("tests", &tests)];
 

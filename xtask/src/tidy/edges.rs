@@ -61,6 +61,12 @@ const LAYERS: &[Layer] = &[
         because: "an example uses what its readers can use",
     },
     Layer {
+        name: "hermod-example-iduna",
+        may_use: &["hermod-server", "hermod-client"],
+        never: &[],
+        because: "an example uses what its readers can use",
+    },
+    Layer {
         name: "hermod-example-relay",
         may_use: &["hermod-server", "hermod-client"],
         never: &[],
