@@ -1,5 +1,6 @@
 //! The command line as people use it: rules from a file, and what it says.
 
+mod decks;
 mod queues;
 mod workers;
 

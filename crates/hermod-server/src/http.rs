@@ -34,6 +34,9 @@ use axum::Router;
 use axum::routing::{delete, get, post, put};
 use utoipa_swagger_ui::SwaggerUi;
 
+pub use decks::check_deck;
+pub use messages::check_message;
+
 #[cfg(feature = "client")]
 pub(crate) use limit::{CheckBody, CheckDocument};
 

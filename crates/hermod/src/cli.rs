@@ -7,7 +7,7 @@ use crate::config::ConfigArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
 use crate::noun::{ClientArgs, NounArgs};
-use crate::{keys, limit, queues, rules, spaces};
+use crate::{decks, keys, limit, queues, rules, spaces};
 
 /// The state engine behind bots, agents and notification services.
 #[derive(Debug, Parser)]
@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// What is held until its time, and what recurs.
     #[command(after_help = queues::HELP)]
     Queues(NounArgs<queues::Verb>),
+    /// Messages, of which each subject gets one at a time.
+    #[command(after_help = decks::HELP)]
+    Decks(NounArgs<decks::Verb>),
     /// API keys.
     #[command(after_help = keys::HELP)]
     Keys(NounArgs<keys::Verb>),
@@ -80,6 +83,7 @@ impl Cli {
         match self.command.as_ref()? {
             Command::Rules(args) => Some(&args.client),
             Command::Queues(args) => Some(&args.client),
+            Command::Decks(args) => Some(&args.client),
             Command::Keys(args) => Some(&args.client),
             Command::Spaces(args) => Some(&args.client),
             Command::Limit(args) => Some(&args.client),

@@ -7,9 +7,11 @@
 mod cli;
 mod completion;
 mod config;
+mod decks;
 mod dev;
 mod doctor;
 mod error;
+mod file;
 mod input;
 mod keys;
 mod limit;
@@ -55,6 +57,7 @@ async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Doctor(args)) => doctor::run(args).await,
         Some(Command::Rules(args)) => rules::run(args).await,
         Some(Command::Queues(args)) => queues::run(args).await,
+        Some(Command::Decks(args)) => decks::run(args).await,
         Some(Command::Keys(args)) => keys::run(args).await,
         Some(Command::Spaces(args)) => spaces::run(args).await,
         Some(Command::Limit(args)) => limit::run(args).await,

@@ -6,7 +6,8 @@
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use hermod_client::{
-    Client, ClientError, Key, Keys, Limit, Page, PageRequest, Queue, Queues, Rule, Rules, Schedule, Schedules, Space, Spaces,
+    Client, ClientError, Deck, Decks, Key, Keys, Limit, Message, Messages, Page, PageRequest, Queue, Queues, Rule, Rules, Schedule,
+    Schedules, Space, Spaces,
 };
 use serde::Serialize;
 
@@ -143,5 +144,5 @@ macro_rules! list {
     };
 }
 
-once!(Keys, Queues, Rules, Schedules, Spaces, Limit);
-list!(Keys of Key, Queues of Queue, Rules of Rule, Schedules of Schedule, Spaces of Space);
+once!(Decks, Keys, Messages, Queues, Rules, Schedules, Spaces, Limit);
+list!(Decks of Deck, Keys of Key, Messages of Message, Queues of Queue, Rules of Rule, Schedules of Schedule, Spaces of Space);

@@ -4,7 +4,6 @@ mod apply;
 mod args;
 mod diff;
 mod export;
-mod fault;
 mod file;
 mod form;
 
@@ -13,11 +12,12 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use hermod_client::Rule;
 
+use crate::file::apply::ApplyArgs;
+use crate::file::export::ExportArgs;
+use crate::file::{Field, Item};
 use crate::noun::{NounArgs, PageArgs, TargetArgs, WriteArgs};
 use crate::output::{or_dash, table};
-use apply::ApplyArgs;
 use args::RuleArgs;
-use export::ExportArgs;
 
 pub(crate) const HELP: &str = "\
 Rules of different names all apply; among rules of one name the most specific one does.
@@ -87,6 +87,9 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The fields that have a column of their own.
+const OWN: [&str; 6] = ["id", "name", "action", "subject", "limit", "per"];
+
 /// A table whose last column names only what differs from the default, as few rules need more than a limit.
 fn rows(rules: &[Rule]) -> String {
     table(
@@ -99,18 +102,10 @@ fn rows(rules: &[Rule]) -> String {
                 or_dash(rule.subject.as_ref()),
                 rule.limit.to_string(),
                 rule.per.clone(),
-                or_dash(Some(options(rule)).filter(|options| !options.is_empty())),
+                or_dash(Some(Field::options(rule.fields(), &OWN)).filter(|options| !options.is_empty())),
             ]
         }),
     )
-}
-
-/// The fields without a column of their own that are not at their default.
-fn options(rule: &Rule) -> String {
-    let own = ["id", "name", "action", "subject", "limit", "per"];
-    let fields = form::fields(rule).into_iter().filter(|field| !field.is_default && !own.contains(&field.name));
-    let options: Vec<String> = fields.map(|field| format!("{}={}", field.name, form::text(&field.value))).collect();
-    options.join(" ")
 }
 
 #[cfg(test)]

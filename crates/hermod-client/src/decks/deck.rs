@@ -124,6 +124,18 @@ impl DeckDraft {
     }
 }
 
+impl From<&Deck> for DeckDraft {
+    fn from(deck: &Deck) -> DeckDraft {
+        DeckDraft {
+            strategy: Some(deck.strategy.clone()),
+            subject_cap: Some(deck.subject_cap.clone()),
+            quiet_hours: deck.quiet_hours.clone(),
+            timezone: Some(deck.timezone.clone()),
+            history_max: Some(deck.history_max),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use hermod_core::Invalid;
 use hermod_core::pick::{Cap, Deck, Quiet};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Shell;
 use super::page::{Page, cut};
 use super::problem::Document;
-use super::sent::{Id, Sent, answer, catalog_once};
+use super::sent::{Id, Sent, answer, catalog_once, parse};
 use crate::app::{Caller, CapDraft, DeckDraft};
 use crate::code::{Code, Problem};
 
@@ -157,6 +158,19 @@ impl<'a> DeckDocument<'a> {
             version: deck.version,
         }
     }
+}
+
+/// Checks a deck as `PUT` does, its name included, and gives it as it would be shown: for files, which are checked as a whole
+/// before anything of them is sent.
+pub fn check_deck(text: &[u8]) -> Result<Value, Problem> {
+    let mut body = parse::<DeckBody>(text)?;
+    let deck = body.deck.take().ok_or_else(|| Problem::new(Code::MissingField, "The field deck is needed.").in_field("deck"))?;
+    shown(&DeckDocument::new(&body.draft(deck).read()?))
+}
+
+/// A document by itself.
+pub(super) fn shown(document: &impl Serialize) -> Result<Value, Problem> {
+    serde_json::to_value(document).map_err(|fault| Problem::new(Code::Internal, "It cannot be written as JSON.").caused_by(&fault))
 }
 
 /// A page of decks.

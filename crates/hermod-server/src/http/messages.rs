@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Shell;
-use super::decks::{CapBody, CapDocument};
+use super::decks::{CapBody, CapDocument, shown};
 use super::page::{Page, fetched, to_fetch};
 use super::problem::Document;
 use super::sent::{Id, Ids, Raw, Sent, answer, catalog_once, parse};
@@ -172,6 +172,12 @@ impl<'a> MessageDocument<'a> {
             version: message.version,
         })
     }
+}
+
+/// Checks a message as `POST` does, and gives it as it would be shown: for files, which are checked as a whole before anything of
+/// them is sent.
+pub fn check_message(text: &[u8]) -> Result<Value, Problem> {
+    shown(&MessageDocument::new(&read_one(text)?)?)
 }
 
 /// A page of messages, or those that were added.

@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use hermod_client::{Bulk, BulkChange, Client, DeliveryFilter, DeliveryState, Due, EditOutcome, Edited, Which};
 
 use super::look::{Listed, rows};
-use super::push::{json, time};
+use super::push::json;
+use crate::input::time;
 use crate::noun::{PageArgs, WriteArgs};
 use crate::output::Output;
 

@@ -9,7 +9,7 @@ use hermod_client::{BatchProblem, Client, IfExists, NewDelivery, PushOutcome, Pu
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::input;
+use crate::input::{self, time};
 use crate::noun::WriteArgs;
 use crate::output::{Output, or_dash, table};
 
@@ -58,12 +58,6 @@ pub(crate) struct PushArgs {
     file: Option<String>,
     #[command(flatten)]
     write: WriteArgs,
-}
-
-/// A time with its offset.
-pub(super) fn time(text: &str) -> Result<SystemTime, String> {
-    let time: jiff::Timestamp = text.parse().map_err(|_| "must be a time such as 2030-01-31T09:00:00Z")?;
-    Ok(time.into())
 }
 
 /// What a delivery carries.

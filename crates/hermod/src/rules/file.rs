@@ -7,34 +7,15 @@
 use std::collections::BTreeMap;
 
 use hermod_client::{OnStoreError, Rule};
-use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use saphyr::{MarkedYaml, Scalar, YamlData};
 use serde_json::{Map, Value};
 
-use super::fault::{Fault, Place};
 use super::form::covers;
+use crate::file::Written;
+use crate::file::fault::{Fault, Of, Place};
+use crate::file::node::{document, place, shown};
 use crate::server::app::RuleDraft;
 use crate::settings::nearest;
-
-/// A rule of the file.
-#[derive(Debug)]
-pub(super) struct Written {
-    /// As the server would show it.
-    pub(super) rule: Rule,
-    at: Place,
-    fields: BTreeMap<&'static str, Place>,
-}
-
-impl Written {
-    /// Where a field is written; where the rule begins if it is not.
-    pub(super) fn place_of(&self, field: &str) -> Place {
-        self.fields.get(field).copied().unwrap_or(self.at)
-    }
-
-    /// A fault in this rule.
-    pub(super) fn fault(&self, field: &str, detail: String) -> Fault {
-        Fault { place: self.place_of(field), rule: Some(self.rule.id.clone()), field: Some(field.to_owned()), detail }
-    }
-}
 
 /// What a field holds.
 #[derive(Clone, Copy)]
@@ -69,46 +50,41 @@ const FIELDS: [(&str, &str, Kind); 19] = [
 ];
 
 /// The rules of a file, or all that is wrong with it.
-pub(super) fn read(text: &str) -> Result<Vec<Written>, Vec<Fault>> {
-    let documents: Vec<MarkedYaml<'_>> =
-        MarkedYaml::load_from_str(text).map_err(|fault| vec![Fault::new(fault.marker().into(), fault.info())])?;
-    let rules = rules(&documents).map_err(|fault| vec![fault])?;
+pub(super) fn read(text: &str) -> Result<Vec<Written<Rule>>, Vec<Fault>> {
+    let document = document(text, NEEDED).map_err(|fault| vec![fault])?;
+    let rules = rules(&document).map_err(|fault| vec![fault])?;
     let mut faults = Vec::new();
-    let written: Vec<Written> = (1..).zip(rules).filter_map(|(number, node)| read_rule(number, node, &mut faults)).collect();
+    let written: Vec<Written<Rule>> = (1..).zip(rules).filter_map(|(number, node)| read_rule(number, node, &mut faults)).collect();
     faults.extend(repeated(&written));
     faults.sort_by_key(|fault| fault.place);
     if faults.is_empty() { Ok(written) } else { Err(faults) }
 }
 
 /// Rules that stand in each other's way.
-fn repeated(written: &[Written]) -> Vec<Fault> {
+fn repeated(written: &[Written<Rule>]) -> Vec<Fault> {
     let (mut ids, mut covered, mut faults) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for rule in written {
-        if let Some(first) = ids.insert(&rule.rule.id, rule) {
+        if let Some(first) = ids.insert(&rule.item.id, rule) {
             faults.push(rule.fault("id", format!("this id is used before, in line {}", first.place_of("id").line)));
-        } else if let Some(first) = covered.insert(covers(&rule.rule), rule) {
-            let (id, line) = (&first.rule.id, first.at.line);
+        } else if let Some(first) = covered.insert(covers(&rule.item), rule) {
+            let (id, line) = (&first.item.id, first.at.line);
             faults.push(rule.fault("id", format!("rule {id} in line {line} has the same name, action, subject and when")));
         }
     }
     faults
 }
 
+const NEEDED: &str = "a list under `rules:`";
+
 /// The list under `rules:`.
-fn rules<'a, 'b>(documents: &'a [MarkedYaml<'b>]) -> Result<&'a [MarkedYaml<'b>], Fault> {
-    let start = Place { line: 1, column: 1 };
-    let document = match documents {
-        [] => return Err(Fault::new(start, "the file is empty; it needs a list under `rules:`")),
-        [document] => document,
-        [_, second, ..] => return Err(Fault::new(place(second), "only one document is read; another begins here")),
-    };
+fn rules<'a, 'b>(document: &'a MarkedYaml<'b>) -> Result<&'a [MarkedYaml<'b>], Fault> {
     let YamlData::Mapping(fields) = &document.data else {
-        return Err(Fault::new(place(document), "the file needs a list under `rules:`"));
+        return Err(Fault::new(place(document), format!("the file needs {NEEDED}")));
     };
     if let Some((other, _)) = fields.iter().find(|(name, _)| name.data.as_str() != Some("rules")) {
         return Err(Fault::new(place(other), format!("there is no field {} here; only `rules:` is read", shown(other))));
     }
-    let Some(rules) = fields.values().next() else { return Err(Fault::new(place(document), "the file needs a list under `rules:`")) };
+    let Some(rules) = fields.values().next() else { return Err(Fault::new(place(document), format!("the file needs {NEEDED}"))) };
     match &rules.data {
         YamlData::Sequence(rules) => Ok(rules),
         _ => Err(Fault::new(place(rules), format!("rules must be a list, not {}", shown(rules)))),
@@ -116,17 +92,17 @@ fn rules<'a, 'b>(documents: &'a [MarkedYaml<'b>]) -> Result<&'a [MarkedYaml<'b>]
 }
 
 /// One rule; its faults join the others.
-fn read_rule(number: usize, node: &MarkedYaml<'_>, faults: &mut Vec<Fault>) -> Option<Written> {
+fn read_rule(number: usize, node: &MarkedYaml<'_>, faults: &mut Vec<Fault>) -> Option<Written<Rule>> {
     let at = place(node);
     let YamlData::Mapping(mapping) = &node.data else {
-        faults.push(Fault { rule: Some(number.to_string()), ..Fault::new(at, format!("a rule has fields; this is {}", shown(node))) });
+        faults.push(Fault { of: of(number.to_string()), ..Fault::new(at, format!("a rule has fields; this is {}", shown(node))) });
         return None;
     };
     let id = mapping.iter().find(|(name, _)| name.data.as_str() == Some("id")).and_then(|(_, id)| id.data.as_str());
     let label = id.map_or_else(|| number.to_string(), str::to_owned);
     let before = faults.len();
     let mut fault = |place: Place, field: &str, detail: String| {
-        faults.push(Fault { place, rule: Some(label.clone()), field: Some(field.to_owned()), detail });
+        faults.push(Fault { place, of: of(label.clone()), field: Some(field.to_owned()), detail });
     };
     let (mut values, mut fields) = (Map::new(), BTreeMap::new());
     for (name, node) in mapping {
@@ -136,11 +112,11 @@ fn read_rule(number: usize, node: &MarkedYaml<'_>, faults: &mut Vec<Fault>) -> O
             fault(place(name), text, unknown(name, meant.as_deref()));
             // One fault is enough: the field that was meant is not missing, too.
             if let Some((_, field, _)) = FIELDS.iter().find(|(known, ..)| Some(*known) == meant.as_deref()) {
-                fields.entry(*field).or_insert(place(node));
+                fields.entry((*field).to_owned()).or_insert(place(node));
             }
             continue;
         };
-        if fields.insert(*field, place(node)).is_some() {
+        if fields.insert((*field).to_owned(), place(node)).is_some() {
             fault(place(name), field, format!("{field} is there twice: {text} means the same"));
         }
         match value(node, *kind) {
@@ -157,10 +133,10 @@ fn read_rule(number: usize, node: &MarkedYaml<'_>, faults: &mut Vec<Fault>) -> O
         return None;
     }
     match check(values) {
-        Ok(rule) => Some(Written { rule, at, fields }),
+        Ok(rule) => Some(Written { item: rule, at, fields }),
         Err((field, detail)) => {
             let place = fields.get(field.as_str()).copied().unwrap_or(at);
-            faults.push(Fault { place, rule: Some(label), field: Some(field), detail });
+            faults.push(Fault { place, of: of(label), field: Some(field), detail });
             None
         }
     }
@@ -220,22 +196,9 @@ fn unknown(name: &MarkedYaml<'_>, meant: Option<&str>) -> String {
     format!("there is no field {}{meant}", shown(name))
 }
 
-fn place(node: &MarkedYaml<'_>) -> Place {
-    Place::from(&node.span.start)
-}
-
-/// What is written there, in a few words.
-fn shown(node: &MarkedYaml<'_>) -> String {
-    match &node.data {
-        YamlData::Value(Scalar::Null) => "nothing".to_owned(),
-        YamlData::Value(Scalar::Boolean(switch)) => switch.to_string(),
-        YamlData::Value(Scalar::Integer(number)) => number.to_string(),
-        YamlData::Value(Scalar::FloatingPoint(number)) => number.to_string(),
-        YamlData::Value(Scalar::String(text)) => format!("{:?}", text.chars().take(40).collect::<String>()),
-        YamlData::Sequence(_) => "a list".to_owned(),
-        YamlData::Mapping(_) => "a set of fields".to_owned(),
-        _ => "something else".to_owned(),
-    }
+/// Which rule a fault is in.
+fn of(name: String) -> Option<Of> {
+    Some(Of { noun: "rule", name })
 }
 
 #[cfg(test)]

@@ -5,19 +5,24 @@
 use hermod_client::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope};
 use serde_json::{Value, json};
 
-/// One field of a rule.
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    /// Null where there is none.
-    pub(super) value: Value,
-    /// Whether it can be left out.
-    pub(super) is_default: bool,
+use crate::file::{Field, Item};
+
+impl Item for Rule {
+    const NOUN: &'static str = "rule";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        fields(self).into()
+    }
 }
 
 /// All fields but the version, which is the server's own.
-pub(super) fn fields(rule: &Rule) -> [Field; 16] {
-    let needed = |name, value| Field { name, value, is_default: false };
-    let field = |name, value: Value, usual: Value| Field { name, is_default: value == usual, value };
+fn fields(rule: &Rule) -> [Field; 16] {
+    let needed = Field::needed;
+    let field = |name, value: Value, usual: Value| Field::new(name, value, &usual);
     // Only buckets have a burst; there the usual one is the limit.
     let usual_burst = rule.burst.map(|_| rule.limit);
     [
@@ -72,13 +77,4 @@ pub(super) fn draft(rule: &Rule) -> RuleDraft {
     draft.on_store_error = Some(rule.on_store_error.clone()).filter(|policy| *policy != usual_on_store_error(rule.durable));
     draft.on_expiry = Some(rule.on_expiry.clone()).filter(|policy| *policy != OnExpiry::default());
     draft
-}
-
-/// A value for people.
-pub(super) fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "none".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }

@@ -19,9 +19,9 @@ rules:
 ";
     let rules = read(text).unwrap();
     let [burst, daily] = rules.as_slice() else { panic!("{rules:?}") };
-    assert_eq!((burst.rule.per.as_str(), burst.rule.algorithm.as_str(), burst.rule.burst), ("1m", "token_bucket", Some(3)));
-    assert_eq!((burst.rule.name.as_str(), burst.rule.on_store_error.as_str()), ("default", "closed"));
-    assert_eq!((daily.rule.algorithm.as_str(), daily.rule.on_store_error.as_str()), ("fixed_window", "open"));
+    assert_eq!((burst.item.per.as_str(), burst.item.algorithm.as_str(), burst.item.burst), ("1m", "token_bucket", Some(3)));
+    assert_eq!((burst.item.name.as_str(), burst.item.on_store_error.as_str()), ("default", "closed"));
+    assert_eq!((daily.item.algorithm.as_str(), daily.item.on_store_error.as_str()), ("fixed_window", "open"));
     assert_eq!(burst.place_of("limit"), Place { line: 6, column: 12 });
     assert_eq!(burst.place_of("mode"), Place { line: 4, column: 5 }, "where the rule begins");
 }
