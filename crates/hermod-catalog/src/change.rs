@@ -3,7 +3,7 @@
 use hermod_core::{DeckId, SpaceId, Subject};
 use sqlx::any::AnyRow;
 
-use crate::database::{int, text, text_or_null};
+use crate::database::{int, int_or_null, text, text_or_null};
 use crate::error::CatalogError;
 use crate::refresh::space_of;
 
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Key,
     Queue,
     Schedule,
-    /// A deck, and all of it that every server keeps in memory.
+    /// A deck with all that every server keeps of it in memory, or one message of that.
     Deck,
     /// Messages of a deck that name their subjects.
     Message,
@@ -47,12 +47,14 @@ pub(crate) struct Change {
     pub(crate) subject_rules: u64,
     /// Which deck it is about. Only meant for decks and messages.
     pub(crate) deck: Option<DeckId>,
+    /// Which message of the deck it is about; the whole deck if `None`. Only meant for decks.
+    pub(crate) ordinal: Option<u64>,
 }
 
 impl Change {
     /// One that concerns everybody in the space.
     pub(crate) fn of(kind: Kind, space: &SpaceId) -> Change {
-        Change { kind, space: space.clone(), subject: None, subject_rules: 0, deck: None }
+        Change { kind, space: space.clone(), subject: None, subject_rules: 0, deck: None, ordinal: None }
     }
 
     /// One that concerns one deck; of messages, all its subjects.
@@ -70,6 +72,7 @@ impl Change {
         let subject = subject.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
         let deck = text_or_null(row, "deck")?.map(DeckId::new).transpose();
         let deck = deck.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
-        Ok(Some(Change { kind, space: space_of(row)?, subject, subject_rules: int(row, "subject_rules")?, deck }))
+        let (subject_rules, ordinal) = (int(row, "subject_rules")?, int_or_null(row, "ordinal")?);
+        Ok(Some(Change { kind, space: space_of(row)?, subject, subject_rules, deck, ordinal }))
     }
 }

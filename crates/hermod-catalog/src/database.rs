@@ -145,6 +145,12 @@ pub(crate) fn int(row: &AnyRow, column: &str) -> Result<u64, CatalogError> {
     u64::try_from(value).map_err(|fault| CatalogError::corrupt("column", column, fault))
 }
 
+/// An integer column that may be null.
+pub(crate) fn int_or_null(row: &AnyRow, column: &str) -> Result<Option<u64>, CatalogError> {
+    let value: Option<i64> = row.try_get(column)?;
+    value.map(u64::try_from).transpose().map_err(|fault| CatalogError::corrupt("column", column, fault))
+}
+
 /// An integer as SQL has it. What is beyond is held at the largest.
 pub(crate) fn sql_int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)

@@ -17,7 +17,7 @@ use crate::write::{Answer, Begun, Write, conflict};
 
 mod view;
 
-pub(crate) use view::{counted, read, read_all};
+pub(crate) use view::{Reread, read_all};
 
 /// The most decks of a space: every server keeps them all in memory.
 pub(crate) const DECKS_MAX: u64 = 1_000;

@@ -21,7 +21,8 @@ pub use own::OwnMessages;
 
 /// The longest page, and the most messages that are made in one write.
 pub(crate) const PAGE_MAX: u32 = 1_000;
-/// A write that names more subjects than these does not tell them one by one: everybody forgets all they know of subjects.
+/// A write that concerns more messages or names more subjects than these does not tell them one by one: everybody reads the
+/// whole deck, or forgets all they know of subjects.
 const TOLD_MAX: usize = 100;
 
 impl Catalog {
@@ -84,7 +85,7 @@ impl Catalog {
                 stored.named += u64::from(message.named().is_some());
             }
             messages.iter().for_each(|message| touched.by(message));
-            if touched.everyones {
+            if !touched.everyones.is_empty() {
                 stored.refuse_beyond()?;
             }
             stored.save_counts(&mut write, space).await?;
@@ -185,7 +186,8 @@ fn precheck(messages: &[Message]) -> Result<(), CatalogError> {
 /// Whom a write concerns.
 #[derive(Default)]
 struct Touched<'a> {
-    everyones: bool,
+    /// By its ordinal, each message that is or was not for named subjects.
+    everyones: BTreeSet<u32>,
     subjects: BTreeSet<&'a Subject>,
 }
 
@@ -193,13 +195,16 @@ impl<'a> Touched<'a> {
     fn by(&mut self, message: &'a Message) {
         match message.named() {
             Some(subjects) => self.subjects.extend(subjects),
-            None => self.everyones = true,
+            None => drop(self.everyones.insert(message.ordinal)),
         }
     }
 
     fn changes(&self, space: &SpaceId, deck: &DeckId) -> Vec<Change> {
         let of = |kind| Change::of_deck(kind, space, deck);
-        let mut changes: Vec<Change> = self.everyones.then(|| of(Kind::Deck)).into_iter().collect();
+        let mut changes: Vec<Change> = match self.everyones.len() > TOLD_MAX {
+            true => vec![of(Kind::Deck)],
+            false => self.everyones.iter().map(|ordinal| Change { ordinal: Some(u64::from(*ordinal)), ..of(Kind::Deck) }).collect(),
+        };
         match self.subjects.len() > TOLD_MAX {
             true => changes.push(of(Kind::Message)),
             false => {

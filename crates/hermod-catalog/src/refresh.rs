@@ -37,14 +37,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// More changes than these are not read one by one.
 const CHANGES_MAX: u64 = 1_000;
 
-/// How much of a deck has to be read again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reread {
-    /// What messages for named subjects change of it: there may be millions of them, and a deck's others are not read for each.
-    Counts,
-    Whole,
-}
-
 /// Follows the catalog until it is dropped or closed.
 pub(crate) async fn follow(inner: Weak<Inner>, poll: Duration) {
     // A poll of zero would be a busy loop.
@@ -119,8 +111,7 @@ impl Inner {
 
     /// The changes after `seen` up to `current`, and of how many versions they are; `None` if one is not understood.
     async fn changes(&self, seen: u64, current: u64) -> Result<Option<(u64, Vec<Change>)>, CatalogError> {
-        let statement =
-            "SELECT version, space, kind, subject, subject_rules, deck FROM changes WHERE version > ? AND version <= ? ORDER BY version";
+        let statement = "SELECT version, space, kind, subject, subject_rules, deck, ordinal FROM changes WHERE version > ? AND version <= ? ORDER BY version";
         let rows = self.database.query(statement).bind(sql_int(seen)).bind(sql_int(current)).fetch_all(self.database.pool()).await?;
         let mut last = seen;
         let mut versions = 0;
@@ -142,7 +133,7 @@ impl Inner {
         let old = self.snapshot.load_full();
         let mut touched: BTreeSet<&SpaceId> = BTreeSet::new();
         let (mut queues, mut schedules): (BTreeSet<&SpaceId>, BTreeSet<&SpaceId>) = Default::default();
-        let mut decks: BTreeMap<(&SpaceId, &DeckId), Reread> = BTreeMap::new();
+        let mut decks: BTreeMap<(&SpaceId, &DeckId), decks::Reread> = BTreeMap::new();
         let mut keys_changed = false;
         for change in changes {
             match (change.kind, &change.subject) {
@@ -155,9 +146,7 @@ impl Inner {
                 (Kind::Deck | Kind::Message, _) => {
                     let deck =
                         change.deck.as_ref().ok_or_else(|| CatalogError::corrupt("change", change.kind.as_str(), "names no deck"))?;
-                    let reread = if change.kind == Kind::Deck { Reread::Whole } else { Reread::Counts };
-                    let known = decks.entry((&change.space, deck)).or_insert(reread);
-                    *known = reread.max(*known);
+                    decks.entry((&change.space, deck)).or_default().add(change);
                 }
             }
         }
@@ -181,11 +170,7 @@ impl Inner {
             }
             for ((space, id), reread) in decks {
                 let mut of_space = new.decks.get(space).map(|decks| Decks::clone(decks)).unwrap_or_default();
-                let view = match (of_space.get(id), reread) {
-                    (Some(known), Reread::Counts) => decks::counted(&self.database, space, known, generation).await?,
-                    _ => decks::read(&self.database, space, id, generation).await?,
-                };
-                match view {
+                match reread.read(&self.database, space, id, of_space.get(id), generation).await? {
                     Some(view) => drop(of_space.insert(id.clone(), Arc::new(view))),
                     None => drop(of_space.remove(id)),
                 }

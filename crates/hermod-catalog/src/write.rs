@@ -165,11 +165,12 @@ impl<'a> Write<'a> {
     /// Commits, and takes the change in: whoever writes here reads it here.
     pub(crate) async fn commit(mut self, changes: &[Change], answer: &Answer) -> Result<(), CatalogError> {
         for (part, change) in (0..).zip(changes) {
-            let statement = "INSERT INTO changes (version, part, space, kind, subject, subject_rules, deck) VALUES (?, ?, ?, ?, ?, ?, ?)";
+            let statement =
+                "INSERT INTO changes (version, part, space, kind, subject, subject_rules, deck, ordinal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
             let query = self.query(statement).bind(sql_int(self.version)).bind(sql_int(part)).bind(change.space.as_str());
             let subject = change.subject.as_ref().map(|subject| subject.as_str());
             let query = query.bind(change.kind.as_str()).bind(subject).bind(sql_int(change.subject_rules));
-            let query = query.bind(change.deck.as_ref().map(|deck| deck.as_str()));
+            let query = query.bind(change.deck.as_ref().map(|deck| deck.as_str())).bind(change.ordinal.map(sql_int));
             query.execute(&mut *self.tx).await?;
         }
         let trim = self.query("DELETE FROM changes WHERE version <= ?").bind(sql_int(self.version.saturating_sub(CHANGES_KEPT)));

@@ -47,5 +47,6 @@ CREATE TABLE message_tombstones (
     PRIMARY KEY (space, deck, ordinal)
 ) ENGINE = InnoDB;
 
--- The deck that a change is about, if it is about one.
+-- The deck that a change is about, if it is about one, and the message if it is about one that names nobody.
 ALTER TABLE changes ADD COLUMN deck VARBINARY(64);
+ALTER TABLE changes ADD COLUMN ordinal BIGINT;

@@ -2,7 +2,7 @@
 //!
 //! A deck's row is read last, so that its counts are never behind the messages: all of them are below its next ordinal.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hermod_core::pick::Message;
@@ -10,39 +10,90 @@ use hermod_core::{DeckId, SpaceId};
 use sqlx::any::AnyRow;
 
 use super::{DeckView, SELECT_ONE, Stored, ordinal};
-use crate::database::{Database, text};
+use crate::change::{Change, Kind};
+use crate::database::{Database, sql_int, text};
 use crate::error::CatalogError;
 use crate::messages;
 use crate::refresh::space_of;
 use crate::snapshot::Decks;
 
+/// More messages than these are not read one by one.
+const PARTS_MAX: usize = 200;
+
+/// How much of a deck has to be read again. By default nothing but its counts, which is what messages for named subjects change:
+/// there may be millions of them, and a deck's others are not read for each.
+#[derive(Default)]
+pub(crate) struct Reread {
+    whole: bool,
+    /// Messages that are or were not for named subjects.
+    ordinals: BTreeSet<u64>,
+}
+
+impl Reread {
+    pub(crate) fn add(&mut self, change: &Change) {
+        match (change.kind, change.ordinal) {
+            (Kind::Deck, Some(ordinal)) => drop(self.ordinals.insert(ordinal)),
+            (Kind::Deck, None) => self.whole = true,
+            _ => {}
+        }
+    }
+
+    /// The deck as it is now, from what is `known` and from the database; none if it is gone.
+    pub(crate) async fn read(
+        &self,
+        database: &Database,
+        space: &SpaceId,
+        id: &DeckId,
+        known: Option<&Arc<DeckView>>,
+        generation: u64,
+    ) -> Result<Option<DeckView>, CatalogError> {
+        match known {
+            Some(known) if !self.whole && self.ordinals.len() <= PARTS_MAX => self.read_part(database, space, known, generation).await,
+            _ => read(database, space, id, generation).await,
+        }
+    }
+
+    async fn read_part(
+        &self,
+        database: &Database,
+        space: &SpaceId,
+        known: &DeckView,
+        generation: u64,
+    ) -> Result<Option<DeckView>, CatalogError> {
+        let id = &known.deck.id;
+        let mut view = known.clone();
+        if !self.ordinals.is_empty() {
+            let before = "SELECT id, body FROM messages WHERE named = 0 AND space = ? AND deck = ? AND ordinal IN (";
+            let query = database.repeated(before, "?", self.ordinals.len(), ")").bind(space.as_str()).bind(id.as_str());
+            let query = self.ordinals.iter().fold(query, |query, ordinal| query.bind(sql_int(*ordinal)));
+            let rows = query.fetch_all(database.pool()).await?;
+            let stays = |message: &&Arc<Message>| !self.ordinals.contains(&u64::from(message.ordinal));
+            let mut messages: Vec<Arc<Message>> = known.messages.iter().filter(stays).cloned().collect();
+            for row in &rows {
+                messages.push(Arc::new(messages::from_row(row)?));
+            }
+            messages.sort_by_key(|message| message.ordinal);
+            (view.messages, view.generation) = (messages.into(), generation);
+        }
+        let Some(stored) = stored(database, space, id).await? else { return Ok(None) };
+        if stored.deck != *known.deck {
+            return read(database, space, id, generation).await;
+        }
+        (view.named, view.next_ordinal) = (stored.named, stored.next_ordinal);
+        if usize::try_from(stored.tombstones) != Ok(known.tombstones.len()) {
+            (view.tombstones, view.generation) = (tombstones(database, space, id).await?.into(), generation);
+        }
+        Ok(Some(view))
+    }
+}
+
 /// One deck, from the database.
-pub(crate) async fn read(database: &Database, space: &SpaceId, id: &DeckId, generation: u64) -> Result<Option<DeckView>, CatalogError> {
+async fn read(database: &Database, space: &SpaceId, id: &DeckId, generation: u64) -> Result<Option<DeckView>, CatalogError> {
     let statement = "SELECT id, body FROM messages WHERE named = 0 AND space = ? AND deck = ? ORDER BY ordinal";
     let rows = database.query(statement).bind(space.as_str()).bind(id.as_str()).fetch_all(database.pool()).await?;
     let messages = rows.iter().map(|row| messages::from_row(row).map(Arc::new)).collect::<Result<_, _>>()?;
     let tombstones = tombstones(database, space, id).await?;
     Ok(stored(database, space, id).await?.map(|stored| view(stored, messages, tombstones, generation)))
-}
-
-/// A deck that is known, after changes of messages that name their subjects.
-pub(crate) async fn counted(
-    database: &Database,
-    space: &SpaceId,
-    known: &DeckView,
-    generation: u64,
-) -> Result<Option<DeckView>, CatalogError> {
-    let id = &known.deck.id;
-    let Some(stored) = stored(database, space, id).await? else { return Ok(None) };
-    if stored.deck != *known.deck {
-        return read(database, space, id, generation).await;
-    }
-    let mut view = DeckView { named: stored.named, next_ordinal: stored.next_ordinal, ..known.clone() };
-    if usize::try_from(stored.tombstones) != Ok(known.tombstones.len()) {
-        view.tombstones = tombstones(database, space, id).await?.into();
-        view.generation = generation;
-    }
-    Ok(Some(view))
 }
 
 /// All decks, from the database.

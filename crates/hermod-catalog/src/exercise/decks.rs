@@ -313,11 +313,20 @@ async fn decks_are_followed(a: &Catalog, b: &Catalog) {
     eventually("a message appears", SEEN_WITHIN, async || everyones(a, &space, "tips").len() == 1).await;
     b.put_message(&space, &tips, Message { weight: 5, ..message("m") }, None).await.unwrap();
     eventually("a message is replaced", SEEN_WITHIN, async || view(a, &space, "tips").messages[0].weight == 5).await;
+    // One message is read, not the others, and one that is deleted goes without them.
+    b.put_message(&space, &tips, message("other"), None).await.unwrap();
+    let kept = std::sync::Arc::clone(&view(b, &space, "tips").messages[0]);
+    b.put_message(&space, &tips, Message { weight: 7, ..message("other") }, None).await.unwrap();
+    assert!(std::sync::Arc::ptr_eq(&kept, &view(b, &space, "tips").messages[0]));
+    eventually("another is replaced", SEEN_WITHIN, async || view(a, &space, "tips").messages.get(1).is_some_and(|m| m.weight == 7)).await;
+    b.delete_message(&space, &tips, &message_id("other"), None).await.unwrap();
+    assert_eq!(everyones(b, &space, "tips"), [("m".into(), 0)]);
+    eventually("another goes", SEEN_WITHIN, async || *view(a, &space, "tips").tombstones == [1]).await;
     b.put_deck(&space, Deck { history_max: 99, ..deck("tips") }, None).await.unwrap();
     eventually("a deck is replaced", SEEN_WITHIN, async || view(a, &space, "tips").deck.history_max == 99).await;
     assert_eq!(everyones(a, &space, "tips").len(), 1);
     b.delete_message(&space, &tips, &message_id("m"), None).await.unwrap();
-    eventually("a message goes", SEEN_WITHIN, async || *view(a, &space, "tips").tombstones == [0]).await;
+    eventually("a message goes", SEEN_WITHIN, async || *view(a, &space, "tips").tombstones == [0, 1]).await;
     a.delete_deck(&space, &tips, None).await.unwrap();
     eventually("a deck goes", SEEN_WITHIN, async || b.deck(&space, &tips).is_none()).await;
     assert_eq!(b.decks(&space).len(), 1);
