@@ -5,6 +5,7 @@ mod args;
 mod file;
 mod form;
 mod messages;
+mod pick;
 
 use std::process::ExitCode;
 
@@ -18,13 +19,17 @@ use crate::file::{Field, Item};
 use crate::noun::{NounArgs, PageArgs, TargetArgs};
 use crate::output::{Output, or_dash, table};
 use args::DeckArgs;
+pub(crate) use args::quiet;
 use form::Part;
+use pick::PickArgs;
 
 pub(crate) const HELP: &str = "\
 Examples:
   hermod decks put tips --subject-cap 1/1day --quiet-hours 22:00-08:00 --timezone Europe/Berlin
   hermod decks messages tips put mute '{\"text\": \"You can mute me.\"}' --to-tag new --cap 1/30days
   hermod decks messages tips list
+  hermod decks pick tips ann --explain
+  hermod decks pick tips ann --reserve 30s
   hermod decks export tips -o tips.yaml
   hermod decks apply -f tips.yaml --dry-run";
 
@@ -48,6 +53,22 @@ pub(crate) enum Verb {
     Delete(TargetArgs),
     /// The messages of a deck.
     Messages(MessagesArgs),
+    /// Pick the next message for a subject; exit code 1 if there is none.
+    Pick(PickArgs),
+    /// Keep a reserved pick: the message was sent.
+    Ack(TargetArgs),
+    /// Give a reserved pick back: the message was not sent.
+    Nack(TargetArgs),
+    /// Show what a subject got of a deck, newest first.
+    History {
+        /// The deck's name.
+        deck: String,
+        /// Whose.
+        subject: String,
+        /// At most this many.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+    },
     /// Print a deck and its messages as YAML, for `apply`.
     Export {
         /// The deck's name.
@@ -83,6 +104,10 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
             out.remark(&format!("Deck {id} is removed."))?;
         }
         Verb::Messages(args) => messages::run(&args.deck, &args.verb, &client, out).await?,
+        Verb::Pick(args) => return args.run(&client, out).await,
+        Verb::Ack(args) => return pick::settle(args, true, &client, out).await,
+        Verb::Nack(args) => return pick::settle(args, false, &client, out).await,
+        Verb::History { deck, subject, limit } => pick::history(deck, subject, *limit, &client, out).await?,
         Verb::Export { id, to } => export(id, to, &client, out).await?,
         Verb::Apply(apply) => return apply::run(apply, &client, &args.client).await,
     }

@@ -24,6 +24,7 @@ mod serve;
 mod settings;
 mod signals;
 mod spaces;
+mod subjects;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,7 @@ async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Rules(args)) => rules::run(args).await,
         Some(Command::Queues(args)) => queues::run(args).await,
         Some(Command::Decks(args)) => decks::run(args).await,
+        Some(Command::Subjects(args)) => subjects::run(args).await,
         Some(Command::Keys(args)) => keys::run(args).await,
         Some(Command::Spaces(args)) => spaces::run(args).await,
         Some(Command::Limit(args)) => limit::run(args).await,

@@ -90,3 +90,33 @@ async fn decks_and_messages_are_made_by_flags() -> Result<()> {
     ensure!(shell.json("decks list", 0)?["items"].as_array().is_some_and(Vec::is_empty), "it is gone");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_picked_settled_and_told_of() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.says("decks put tips --strategy sequence --subject-cap 1/1h", 0)?;
+    for id in ["first", "second"] {
+        shell.says(&format!("decks messages tips put {id} {{\"text\":\"{id}\"}}"), 0)?;
+    }
+    ensure!(shell.says("decks pick tips ann --dry-run", 0)?.starts_with("first  {\"text\":\"first\"}"), "nothing is changed");
+    let said = shell.says("decks pick tips ann --simulate 3", 0)?;
+    ensure!(said.lines().count() == 4 && said.contains("second"), "{said}");
+    let picked = shell.json("decks pick tips ann --reserve 30s", 0)?;
+    let pick = picked["pick"].as_str().unwrap_or_default();
+    let said = shell.says("decks pick tips ann --explain", 1)?;
+    ensure!(said.starts_with("none: subject_cap, ask again at ") && said.contains("VERDICT"), "{said}");
+    ensure!(shell.says(&format!("decks nack {pick}"), 0)?.trim() == "nacked", "it was not settled");
+    ensure!(shell.says(&format!("decks ack {pick}"), 1)?.contains("nacked before; nothing was changed"), "it was settled");
+    shell.says("decks pick tips ann", 0)?;
+    let said = shell.says("decks history tips ann", 0)?;
+    ensure!(said.contains("first") && said.contains("2 picks in all") && said.contains("the next one not before"), "{said}");
+    let said = shell.says("subjects put ben --tag vip,staff --attributes {\"level\":3} --timezone Europe/Berlin --quiet 22:00-08:00 --opt-out ads", 0)?;
+    ensure!(said.contains("vip,staff") && said.contains("22:00-08:00") && said.contains("{\"level\":3}"), "{said}");
+    assert_eq!(shell.json("subjects get ben", 0)?["opt_out"], json!(["ads"]));
+    ensure!(shell.says("subjects forget ben", 0)?.contains("forgotten"), "it was not forgotten");
+    shell.says("subjects forget ben", 2)?;
+    shell.says("subjects put ben --mute-until 2999-01-01T00:00:00Z", 0)?;
+    ensure!(shell.says("decks pick tips ben", 1)?.contains("none: muted, ask again at 2999-01-01"), "it is muted");
+    ensure!(shell.says("subjects put ben --timezone Mars/Base", 2)?.contains("timezone"), "the field is named");
+    Ok(())
+}

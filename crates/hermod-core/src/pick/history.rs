@@ -20,7 +20,6 @@ use crate::int::{INT_MAX, Micros};
 use crate::limit::meter::{Act, Meter};
 use crate::limit::tally::Tally;
 use crate::record;
-use crate::state::Value;
 
 /// How long after its last pick a history is kept: 400 days.
 pub const KEEP: Micros = Micros::saturating(400 * 86_400_000_000);
@@ -363,14 +362,15 @@ impl History {
         Some(())
     }
 
-    /// How much memory it takes, about.
+    /// How much memory it takes, about. It is asked with every change, so nothing is gone through.
     pub fn bytes(&self) -> usize {
-        let marks = |count: &Option<Counted>| count.as_ref().map_or(0, |count| count.tally.heap_bytes());
-        let entries: usize = self.entries.values().map(|entry| size_of::<Entry>() + 24 + marks(&entry.count)).sum();
-        let reserved: usize = self.reserved.iter().map(|one| size_of::<Reserved>() + if one.before.is_some() { 192 } else { 0 }).sum();
-        size_of::<History>() + marks(&self.cap) + entries + reserved + self.old.len() * (CHUNK_BYTES + 48)
+        let reserved = self.reserved.len() * (size_of::<Reserved>() + size_of::<Before>());
+        size_of::<History>() + self.entries.len() * ENTRY_BYTES + reserved + self.old.len() * (CHUNK_BYTES + 48)
     }
 }
+
+/// What an entry takes in the tree, with a mark or two of a rolling cap.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 64;
 
 fn bit(ordinal: u32) -> (usize, u8) {
     let place = ordinal % CHUNK;

@@ -57,6 +57,8 @@ pub struct Ask {
     pub lease: Micros,
     /// What it is settled by; below 2^53.
     pub number: u64,
+    /// How many candidates are wanted, [`PLAN_MAX`] at most: more where others pick for the subject at the same time.
+    pub candidates: usize,
 }
 
 /// A plan, or why there is none.
@@ -135,7 +137,7 @@ impl View {
             after = Some(Sight { index: Index::new(&self.offer, &history), history, offer: &self.offer });
         }
         let sight = after.as_ref().map_or_else(|| SightRef::of(self), SightRef::from);
-        match sight.candidates(ask.seed, now) {
+        match sight.candidates(ask, now) {
             Err(refusal) => Planned::None(refusal),
             Ok((positions, until)) => {
                 let mut plan = Plan {
@@ -236,7 +238,7 @@ impl View {
         let mut turn = 0;
         // Each turn picks one, or moves the clock on.
         while u64::try_from(picks.len()).is_ok_and(|picked| picked < count) && turn < 4 * count {
-            let ask = Ask { seed: seed.child(turn), lease: Micros::ZERO, number: turn };
+            let ask = Ask { seed: seed.child(turn), lease: Micros::ZERO, number: turn, candidates: 1 };
             turn += 1;
             match view.plan(&ask, now) {
                 Planned::None(Refusal { retry_at: Some(at), .. }) if at > now && at < self.offer.until => now = at,
@@ -309,6 +311,24 @@ struct Sight<'a> {
     index: Index,
 }
 
+/// The candidates so far.
+struct Chosen {
+    list: Vec<u32>,
+    most: usize,
+}
+
+impl Chosen {
+    /// How many more are wanted.
+    fn left(&self) -> usize {
+        self.most.saturating_sub(self.list.len())
+    }
+
+    /// As many of these as are wanted.
+    fn extend(&mut self, positions: impl Iterator<Item = u32>) {
+        self.list.extend(positions.take(self.most.saturating_sub(self.list.len())));
+    }
+}
+
 /// What a plan is made from.
 #[derive(Clone, Copy)]
 struct SightRef<'a> {
@@ -329,7 +349,7 @@ impl<'a> SightRef<'a> {
     }
 
     /// Positions in the order they are to be tried, and until when that holds.
-    fn candidates(&self, seed: Seed, now: Micros) -> Result<(Vec<u32>, Micros), Refusal> {
+    fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<u32>, Micros), Refusal> {
         let hush = self.offer.hush(now);
         let (is_hushed, until) = match hush {
             Ok((_, until)) => (true, until),
@@ -337,7 +357,7 @@ impl<'a> SightRef<'a> {
         };
         let eligible = self.eligible(is_hushed);
         if self.subject_until(now).is_none() {
-            let positions = self.order(&eligible, seed, now);
+            let positions = self.order(&eligible, ask, now);
             if !positions.is_empty() {
                 return Ok((positions, until));
             }
@@ -405,9 +425,10 @@ impl<'a> SightRef<'a> {
         recent.map(|position| self.refused_until(*position, now)).min().map_or(Soonest::Never, Soonest::At)
     }
 
-    /// At most [`PLAN_MAX`] of the eligible, in the order of the deck's strategy, without those whose own cap refuses them.
-    fn order(&self, eligible: &Bits, seed: Seed, now: Micros) -> Vec<u32> {
-        let mut positions = Vec::with_capacity(PLAN_MAX);
+    /// So many of the eligible, in the order of the deck's strategy, without those whose own cap refuses them.
+    fn order(&self, eligible: &Bits, ask: &Ask, now: Micros) -> Vec<u32> {
+        let (seed, most) = (ask.seed, ask.candidates.clamp(1, PLAN_MAX));
+        let mut positions = Chosen { list: Vec::with_capacity(most), most };
         match self.offer.shelf.deck.strategy {
             Strategy::FreshLru => self.fresh_first(eligible, seed, now, &mut positions),
             Strategy::Weighted => self.draw(eligible.clone(), seed, now, &mut positions),
@@ -418,15 +439,14 @@ impl<'a> SightRef<'a> {
             }
             Strategy::Priority => {
                 for (turn, class) in (0..).zip(self.classes()) {
-                    if positions.len() >= PLAN_MAX {
+                    if positions.left() == 0 {
                         break;
                     }
                     self.fresh_first(&eligible.and(&class), seed.child(turn), now, &mut positions);
                 }
             }
         }
-        positions.truncate(PLAN_MAX);
-        positions
+        positions.list
     }
 
     /// Positions by priority, the highest first, with the subject's own messages among them.
@@ -444,38 +464,40 @@ impl<'a> SightRef<'a> {
     }
 
     /// What was never sent at random, then what was sent longest ago.
-    fn fresh_first(&self, eligible: &Bits, seed: Seed, now: Micros, out: &mut Vec<u32>) {
+    fn fresh_first(&self, eligible: &Bits, seed: Seed, now: Micros, out: &mut Chosen) {
         self.draw(eligible.without(&self.index.seen), seed.child(0), now, out);
-        self.draw(eligible.and(&self.index.old), seed.child(1), now, out);
-        self.longest_ago(eligible, now, out);
+        if out.left() > 0 {
+            self.draw(eligible.and(&self.index.old), seed.child(1), now, out);
+            self.longest_ago(eligible, now, out);
+        }
     }
 
-    fn in_turn(&self, set: &Bits, out: &mut Vec<u32>) {
-        let mut positions: Vec<u32> = set.iter().take(2 * PLAN_MAX).collect();
+    fn in_turn(&self, set: &Bits, out: &mut Chosen) {
+        let mut positions: Vec<u32> = set.iter().take(PLAN_MAX).collect();
         let shared = u32::try_from(self.offer.shelf.messages.len()).unwrap_or(u32::MAX);
         positions.extend(set.iter().filter(|position| *position >= shared).take(PLAN_MAX));
         positions.sort_by_key(|position| self.offer.at(*position).map_or(u32::MAX, |message| message.ordinal));
         positions.dedup();
-        out.extend(positions.into_iter().take(PLAN_MAX.saturating_sub(out.len())));
+        out.extend(positions.into_iter());
     }
 
-    fn longest_ago(&self, eligible: &Bits, now: Micros, out: &mut Vec<u32>) {
+    fn longest_ago(&self, eligible: &Bits, now: Micros, out: &mut Chosen) {
         let recent = self.index.recent.values().copied().filter(|position| eligible.contains(*position));
         let allowed = recent.filter(|position| self.refused_until(*position, now).is_none());
-        out.extend(allowed.take(PLAN_MAX.saturating_sub(out.len())));
+        out.extend(allowed);
     }
 
     /// At random by weight, one after the other.
-    fn draw(&self, mut set: Bits, seed: Seed, now: Micros, out: &mut Vec<u32>) {
+    fn draw(&self, mut set: Bits, seed: Seed, now: Micros, out: &mut Chosen) {
         let mut left = set.count();
         let mut turn = 0;
-        while left > 0 && out.len() < PLAN_MAX {
+        while left > 0 && out.left() > 0 {
             let Some(position) = self.draw_one(&set, left, seed.child(turn)) else { return };
             turn += 1;
             set.remove(position);
             left -= 1;
             if self.refused_until(position, now).is_none() {
-                out.push(position);
+                out.list.push(position);
             }
         }
     }

@@ -95,7 +95,7 @@ return drive(function(first_key, at, _, keep)
       end
       if refused == 0 then
         seq, ends_at = seq + 1, now + KEEP_US
-        set_old(ordinal, false)
+        if planned == OLD then set_old(ordinal, false) end
         set_part(field, pack_ints('<I8I8', seq, now) .. count)
         local expires = 0
         if lease > 0 then

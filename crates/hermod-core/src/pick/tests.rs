@@ -42,7 +42,7 @@ fn view(deck: &Deck, messages: &[Message]) -> View {
 }
 
 fn ask(seed: u64) -> Ask {
-    Ask { seed: Seed::new(seed), lease: Micros::ZERO, number: seed }
+    Ask { seed: Seed::new(seed), lease: Micros::ZERO, number: seed, candidates: 24 }
 }
 
 /// Picks, and takes it in.

@@ -138,8 +138,9 @@ impl App {
         // Whether what is known was told by the store in this call.
         let mut is_fresh = false;
         for _ in 0..TURNS {
-            let request = Ask { seed: self.seed(), lease: ask.lease.unwrap_or_default(), number: self.seed().below(1 << 53) };
+            let (seed, number) = (self.seed(), self.seed().below(1 << 53));
             let planned = hint.plan(|mut hinted| {
+                let request = Ask { seed, lease: ask.lease.unwrap_or_default(), number, candidates: hinted.candidates };
                 self.renew(&mut hinted, &seen, &ask.subject, now);
                 match hinted.view.plan(&request, now) {
                     Planned::Plan(plan) => Ok(plan),
@@ -196,7 +197,7 @@ impl App {
     pub async fn pick_dry(&self, caller: &Caller, ask: &PickAsk) -> Result<PickAnswer, Problem> {
         caller.need(Scope::DecksPick)?;
         let (view, _, now) = self.recall(caller, &ask.deck, &ask.subject).await?;
-        let request = Ask { seed: self.seed(), lease: ask.lease.unwrap_or_default(), number: 0 };
+        let request = Ask { seed: self.seed(), lease: ask.lease.unwrap_or_default(), number: 0, candidates: 1 };
         match view.plan(&request, now) {
             Planned::None(refusal) => Ok(PickAnswer::None { refusal, now }),
             Planned::Plan(plan) => {

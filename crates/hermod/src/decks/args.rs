@@ -59,7 +59,7 @@ fn cap(text: &str) -> Result<Cap, String> {
     })
 }
 
-fn quiet(text: &str) -> Result<QuietHours, &'static str> {
+pub(crate) fn quiet(text: &str) -> Result<QuietHours, &'static str> {
     let (from, to) = text.split_once('-').ok_or("must be such as 22:00-08:00")?;
     Ok(QuietHours::new(from, to))
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hermod_catalog::{DeckView, OwnMessages};
+use hermod_core::pick::take::PLAN_MAX;
 use hermod_core::pick::{Picked, Plan, Profile, Refusal, Shelf, View};
 use hermod_core::{DeckId, Micros, SpaceId, Subject};
 use hermod_engine::Clock;
@@ -26,6 +27,10 @@ const HINTS_ABOUT: usize = 16_384;
 const LONGEST: Duration = Duration::from_secs(1);
 /// A change of a subject invalidates the refusals of all that share one of so many numbers.
 const CHANGES: usize = 1_024;
+/// The candidates of a plan for a subject for whom nobody else picks: none is wanted but the first.
+const PLAN_SHORT: usize = 3;
+/// After a plan was behind, so many have the most candidates there can be.
+const CROWDED: u32 = 32;
 /// So many compiled decks are kept.
 const SHELVES_MAX: usize = 2_000;
 
@@ -103,6 +108,8 @@ struct State {
     /// The generation of the messages that name the subject.
     own: u64,
     known: Option<Known>,
+    /// So many of the next picks have long plans: others pick for the subject at the same time.
+    crowded: u32,
 }
 
 /// A view that is planned with.
@@ -110,6 +117,8 @@ pub(super) struct Hinted<'a> {
     pub(super) view: &'a mut View,
     pub(super) profile: &'a Profile,
     pub(super) own: &'a mut u64,
+    /// How many candidates its plans should have.
+    pub(super) candidates: usize,
 }
 
 /// A refusal, and what must be the same for it to stand.
@@ -189,8 +198,9 @@ impl Hint {
     /// Plans with what is known, if anything is.
     pub(super) fn plan<R>(&self, act: impl FnOnce(Hinted<'_>) -> R) -> Option<R> {
         let mut state = self.state.lock();
-        let State { view, profile, own, .. } = &mut *state;
-        view.as_mut().map(|view| act(Hinted { view, profile, own }))
+        let State { view, profile, own, crowded, .. } = &mut *state;
+        let candidates = if *crowded > 0 { PLAN_MAX } else { PLAN_SHORT };
+        view.as_mut().map(|view| act(Hinted { view, profile, own, candidates }))
     }
 
     /// Takes in what the store told.
@@ -201,15 +211,19 @@ impl Hint {
         if state.view.as_ref().is_some_and(|known| known.history().seq > view.history().seq && known.profile() >= view.profile()) {
             return;
         }
-        *state = State { view: Some(view), profile, own, known: None };
+        // Who knew something that was behind is not alone.
+        let crowded = if state.view.is_some() || state.crowded > 0 { CROWDED } else { 0 };
+        *state = State { view: Some(view), profile, own, known: None, crowded };
     }
 
     /// Takes in that a plan was done.
     pub(super) fn took(&self, plan: &Plan, picked: &Picked) {
         let mut state = self.state.lock();
         state.known = None;
+        state.crowded = state.crowded.saturating_sub(1);
         if state.view.as_mut().is_some_and(|view| !view.took(plan, picked)) {
             state.view = None;
+            state.crowded = CROWDED;
         }
     }
 
