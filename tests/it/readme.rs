@@ -7,6 +7,7 @@ use hermod_tests::server::Hermod;
 
 const README: &str = include_str!("../../README.md");
 const QUEUE: &str = include_str!("../../docs/queue.md");
+const PICK: &str = include_str!("../../docs/pick.md");
 
 /// The code blocks of one language, in order.
 fn blocks(page: &str, language: &str) -> Vec<String> {
@@ -100,6 +101,34 @@ async fn the_commands_of_a_real_server_work() -> Result<()> {
         commands += 1;
     }
     ensure!(commands == 4, "the README shows {commands} commands");
+    Ok(())
+}
+
+/// The commands of "The next message", and the ones of its guide.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_a_pick_work() -> Result<()> {
+    let hermod = Hermod::dev::<&str>([])?;
+    let binary = hermod_tests::server::hermod_binary()?;
+    let block = blocks(README, "sh").into_iter().find(|block| block.contains("hermod decks pick")).context("the commands")?;
+    let mut codes = Vec::new();
+    for line in block.lines() {
+        let done = sh(&line.replacen("hermod", &binary.to_string_lossy(), 1), &[("HERMOD_SERVER", hermod.url()?)])?;
+        codes.push(done.status.code());
+        if let Some((_, told)) = line.split_once("# none: ") {
+            let (told, printed) = (told.split(" ...").next().unwrap_or_default(), String::from_utf8(done.stdout)?);
+            ensure!(printed.starts_with(&format!("none: {told}")), "{line}\n{printed}");
+        }
+    }
+    ensure!(codes == [Some(0), Some(0), Some(0), Some(0), Some(1)], "{codes:?}");
+
+    let hermod = Hermod::dev::<&str>([])?;
+    let address = hermod.url()?.trim_start_matches("http://").to_owned();
+    let block = blocks(PICK, "sh").into_iter().next().context("the commands of the guide")?;
+    let mut last = String::new();
+    for line in block.lines() {
+        last = String::from_utf8(sh(&format!("{} -s", line.replace("localhost:7700", &address)), &[])?.stdout)?;
+    }
+    ensure!(last.contains(r#""status":"picked""#), "{last}");
     Ok(())
 }
 
