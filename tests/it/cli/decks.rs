@@ -115,8 +115,8 @@ async fn a_message_is_picked_settled_and_told_of() -> Result<()> {
     assert_eq!(shell.json("subjects get ben", 0)?["opt_out"], json!(["ads"]));
     ensure!(shell.says("subjects forget ben", 0)?.contains("forgotten"), "it was not forgotten");
     shell.says("subjects forget ben", 2)?;
-    shell.says("subjects put ben --mute-until 2999-01-01T00:00:00Z", 0)?;
-    ensure!(shell.says("decks pick tips ben", 1)?.contains("none: muted, ask again at 2999-01-01"), "it is muted");
+    shell.says("subjects put ben --mute-until 2200-01-01T00:00:00Z", 0)?;
+    ensure!(shell.says("decks pick tips ben", 1)?.contains("none: muted, ask again at 2200-01-01"), "it is muted");
     ensure!(shell.says("subjects put ben --timezone Mars/Base", 2)?.contains("timezone"), "the field is named");
     Ok(())
 }

@@ -142,7 +142,7 @@ async fn compare(history: &History, model: &mut Picks, subject: &str, call: &Cal
             let answers = history.ask(once, |lane| {
                 let (place, subject, deck) = (place(lane), name.clone(), deck.clone());
                 Ok(match call {
-                    Call::Take { plan, .. } => Take::plan(place, subject, deck, 7, plan.clone()),
+                    Call::Take { plan, .. } => Take::plan(place, subject, deck, 7, plan.clone().into()),
                     _ => Take::recall(place, subject, deck, 7),
                 })
             });

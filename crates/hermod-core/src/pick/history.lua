@@ -20,9 +20,9 @@ local parts, changed
 -- A number as the field of an ordinal or a chunk.
 local function name(n) return format('%d', n) end
 
-local function load(of_key)
+local function load(of_key, stored)
   key, parts, changed = of_key, {}, {}
-  local stored = call('HMGET', key, 'h', 'r')
+  stored = stored or call('HMGET', key, 'h', 'r')
   seq, generation, ends_at, cap, reserved, was_over = 0, 0, 0, '', {}, false
   if not stored[1] then return end
   seq, generation, ends_at = unpack_ints('<I8I8I8', stored[1])
@@ -177,6 +177,11 @@ local function expire()
   end
 end
 
+-- Puts off when a history may be collected; seldom, as it lasts long.
+local function put_off_end(seq)
+  if seq % 16 == 1 then call('PEXPIRE', key, format('%d', KEEP_US / 1000 + 2 * slack_ms)) end
+end
+
 -- Writes all that was changed.
 local function save(with_reserved)
   if was_over then call('DEL', key) end
@@ -200,5 +205,5 @@ local function save(with_reserved)
   end
   call('HSET', key, unpack(writes))
   if #removes > 0 then call('HDEL', key, unpack(removes)) end
-  if seq % 16 == 1 then call('PEXPIRE', key, format('%d', ceil((ends_at - now) / 1000) + 2 * slack_ms)) end
+  put_off_end(seq)
 end

@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::reserved::{Before, Fate, Reserved};
@@ -184,7 +185,7 @@ pub struct History {
     /// Picks that are to be settled, and the last that were, in the order they were made.
     pub reserved: Vec<Reserved>,
     /// What was sent, by ordinal.
-    pub entries: BTreeMap<u32, Entry>,
+    pub entries: HashMap<u32, Entry>,
     /// What was sent long ago, in chunks.
     pub old: BTreeMap<u32, Old>,
 }
@@ -369,7 +370,7 @@ impl History {
     }
 }
 
-/// What an entry takes in the tree, with a mark or two of a rolling cap.
+/// What an entry takes in the table, with a mark or two of a rolling cap.
 const ENTRY_BYTES: usize = size_of::<Entry>() + 64;
 
 fn bit(ordinal: u32) -> (usize, u8) {

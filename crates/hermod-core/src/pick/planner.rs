@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::bits::Bits;
 use super::deck::Strategy;
-use super::history::{Counted, Given, History, Touched};
+use super::history::{Counted, Given, History, OLD, Touched};
 use super::message::Message;
 use super::offer::{Hushed, Offer};
 use super::take::{CLEAN_MAX, Candidate, PLAN_MAX, Picked, Plan, Taken};
@@ -153,7 +153,7 @@ impl View {
                 };
                 plan.cap = plan.hold(self.offer.cap.as_ref(), now);
                 let mut numbers = Vec::new();
-                for position in positions {
+                for (position, seq) in positions {
                     let Some(message) = self.offer.at(position) else { continue };
                     let meter = match self.offer.meter(position) {
                         None => 0,
@@ -165,7 +165,7 @@ impl View {
                         }) + 1,
                     };
                     let (ordinal, id, meter) = (message.ordinal, message.id.clone(), u8::try_from(meter).unwrap_or(0));
-                    plan.candidates.push(Candidate { ordinal, id, seq: sight.history.number_of(ordinal), meter });
+                    plan.candidates.push(Candidate { ordinal, id, seq, meter });
                 }
                 sight.clean(&mut plan, now);
                 Planned::Plan(Box::new(plan))
@@ -311,9 +311,12 @@ struct Sight<'a> {
     index: Index,
 }
 
+/// A position, and the number of its last pick.
+type Numbered = (u32, u64);
+
 /// The candidates so far.
 struct Chosen {
-    list: Vec<u32>,
+    list: Vec<Numbered>,
     most: usize,
 }
 
@@ -324,7 +327,7 @@ impl Chosen {
     }
 
     /// As many of these as are wanted.
-    fn extend(&mut self, positions: impl Iterator<Item = u32>) {
+    fn extend(&mut self, positions: impl Iterator<Item = Numbered>) {
         self.list.extend(positions.take(self.most.saturating_sub(self.list.len())));
     }
 }
@@ -349,7 +352,7 @@ impl<'a> SightRef<'a> {
     }
 
     /// Positions in the order they are to be tried, and until when that holds.
-    fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<u32>, Micros), Refusal> {
+    fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<Numbered>, Micros), Refusal> {
         let hush = self.offer.hush(now);
         let (is_hushed, until) = match hush {
             Ok((_, until)) => (true, until),
@@ -426,15 +429,18 @@ impl<'a> SightRef<'a> {
     }
 
     /// So many of the eligible, in the order of the deck's strategy, without those whose own cap refuses them.
-    fn order(&self, eligible: &Bits, ask: &Ask, now: Micros) -> Vec<u32> {
+    fn order(&self, eligible: &Bits, ask: &Ask, now: Micros) -> Vec<Numbered> {
         let (seed, most) = (ask.seed, ask.candidates.clamp(1, PLAN_MAX));
         let mut positions = Chosen { list: Vec::with_capacity(most), most };
         match self.offer.shelf.deck.strategy {
             Strategy::FreshLru => self.fresh_first(eligible, seed, now, &mut positions),
-            Strategy::Weighted => self.draw(eligible.clone(), seed, now, &mut positions),
+            Strategy::Weighted => self.draw(eligible.clone(), seed, &mut positions, |position| {
+                let ordinal = self.offer.at(position)?.ordinal;
+                self.refused_until(position, now).is_none().then(|| self.history.number_of(ordinal))
+            }),
             Strategy::Sequence => {
-                self.in_turn(&eligible.without(&self.index.seen), &mut positions);
-                self.in_turn(&eligible.and(&self.index.old), &mut positions);
+                self.in_turn(&eligible.without(&self.index.seen), 0, &mut positions);
+                self.in_turn(&eligible.and(&self.index.old), OLD, &mut positions);
                 self.longest_ago(eligible, now, &mut positions);
             }
             Strategy::Priority => {
@@ -465,30 +471,31 @@ impl<'a> SightRef<'a> {
 
     /// What was never sent at random, then what was sent longest ago.
     fn fresh_first(&self, eligible: &Bits, seed: Seed, now: Micros, out: &mut Chosen) {
-        self.draw(eligible.without(&self.index.seen), seed.child(0), now, out);
+        // Neither has a cap that could refuse it.
+        self.draw(eligible.without(&self.index.seen), seed.child(0), out, |_| Some(0));
         if out.left() > 0 {
-            self.draw(eligible.and(&self.index.old), seed.child(1), now, out);
+            self.draw(eligible.and(&self.index.old), seed.child(1), out, |_| Some(OLD));
             self.longest_ago(eligible, now, out);
         }
     }
 
-    fn in_turn(&self, set: &Bits, out: &mut Chosen) {
+    fn in_turn(&self, set: &Bits, seq: u64, out: &mut Chosen) {
         let mut positions: Vec<u32> = set.iter().take(PLAN_MAX).collect();
         let shared = u32::try_from(self.offer.shelf.messages.len()).unwrap_or(u32::MAX);
         positions.extend(set.iter().filter(|position| *position >= shared).take(PLAN_MAX));
         positions.sort_by_key(|position| self.offer.at(*position).map_or(u32::MAX, |message| message.ordinal));
         positions.dedup();
-        out.extend(positions.into_iter());
+        out.extend(positions.into_iter().map(|position| (position, seq)));
     }
 
     fn longest_ago(&self, eligible: &Bits, now: Micros, out: &mut Chosen) {
-        let recent = self.index.recent.values().copied().filter(|position| eligible.contains(*position));
-        let allowed = recent.filter(|position| self.refused_until(*position, now).is_none());
-        out.extend(allowed);
+        let recent = self.index.recent.iter().filter(|(_, position)| eligible.contains(**position));
+        let allowed = recent.filter(|(_, position)| self.refused_until(**position, now).is_none());
+        out.extend(allowed.map(|(seq, position)| (*position, *seq)));
     }
 
-    /// At random by weight, one after the other.
-    fn draw(&self, mut set: Bits, seed: Seed, now: Micros, out: &mut Chosen) {
+    /// At random by weight, one after the other; `number` tells the number of its last pick, none if its cap refuses it.
+    fn draw(&self, mut set: Bits, seed: Seed, out: &mut Chosen, number: impl Fn(u32) -> Option<u64>) {
         let mut left = set.count();
         let mut turn = 0;
         while left > 0 && out.left() > 0 {
@@ -496,9 +503,7 @@ impl<'a> SightRef<'a> {
             turn += 1;
             set.remove(position);
             left -= 1;
-            if self.refused_until(position, now).is_none() {
-                out.list.push(position);
-            }
+            out.list.extend(number(position).map(|seq| (position, seq)));
         }
     }
 

@@ -6,7 +6,7 @@
 --         <B> so many to forget <I4>, <B> so many to put among the old <I4>
 -- REPLY   'p' <I8I8I8I8I8I8 now seq generation ordinal number expires> | 'n' <I8 now> | 'b' <I8I8 now until>
 --       | 'a' <I8I8 now profile's version> <I4> profile, then the fields of the history, <I4> field <I4> value
-local OPEN_MAX, METER = 32, '<BI8I8I8I8I8'
+local OPEN_MAX, METER, CAP = 32, '<BI8I8I8I8I8', '<BI8I8I8I8I8B'
 
 local function again(subject_key)
   local profile, version = call('GET', subject_key), 0
@@ -34,8 +34,7 @@ local function clean(at, is_old)
   for i = 1, many do
     local ordinal
     ordinal, at = unpack_ints('<I4', given, at)
-    local field = name(ordinal)
-    if part(field) then set_part(field, false) end
+    set_part(name(ordinal), false)
     set_old(ordinal, is_old)
   end
   return at, many
@@ -43,12 +42,29 @@ end
 
 return drive(function(first_key, at, _, keep)
   local subject_key = KEYS[first_key + 1]
-  load(KEYS[first_key])
   local has_plan
   has_plan, at = unpack_ints('B', given, at)
-  if has_plan == 0 then return again(subject_key) end
+  if has_plan == 0 then
+    load(KEYS[first_key])
+    return again(subject_key)
+  end
   local plan_seq, plan_generation, plan_expired, profile, from, till, number, lease
   plan_seq, plan_generation, plan_expired, profile, from, till, number, lease, at = unpack_ints('<I8I8I8I8I8I8I8I8', given, at)
+  local c_kind, c1, c2, c3, c4, c5, meters, candidates
+  c_kind, c1, c2, c3, c4, c5, meters, at = unpack_ints(CAP, given, at)
+  local meters_at = at
+  at = at + meters * 41
+  candidates, at = unpack_ints('B', given, at)
+  local after = at + candidates * 13
+  -- The first candidate is read with the head: most picks end there.
+  local ordinal, planned, which, first_field = nil, nil, 0, 'r'
+  if candidates > 0 then
+    ordinal, planned, which = unpack_ints('<I4I8B', given, at)
+    first_field = name(ordinal)
+  end
+  local stored = call('HMGET', KEYS[first_key], 'h', 'r', first_field)
+  load(KEYS[first_key], stored)
+  if candidates > 0 and not was_over then parts[first_field] = stored[3] end
   local version = call('GETRANGE', subject_key, 0, 7)
   if version == '' then version = 0 else version = unpack_ints('<I8', version) end
   if version ~= profile or plan_generation ~= generation or now < from or now >= till then return again(subject_key) end
@@ -62,8 +78,6 @@ return drive(function(first_key, at, _, keep)
   if lease > 0 and open >= OPEN_MAX then return 'b' .. pack_ints('<I8I8', now, first) end
   if due > 0 then expire() end
 
-  local c_kind, c1, c2, c3, c4, c5
-  c_kind, c1, c2, c3, c4, c5, at = unpack_ints(METER, given, at)
   local cap_ends = 0
   if c_kind == 0 then
     cap = ''
@@ -73,14 +87,7 @@ return drive(function(first_key, at, _, keep)
     if refused > 0 then return nothing() end
   end
 
-  local meters, candidates
-  meters, at = unpack_ints('B', given, at)
-  local meters_at = at
-  at = at + meters * 41
-  candidates, at = unpack_ints('B', given, at)
-  local after = at + candidates * 13
   for i = 1, candidates do
-    local ordinal, planned, which
     ordinal, planned, which, at = unpack_ints('<I4I8B', given, at)
     local field = name(ordinal)
     local entry = part(field)
@@ -109,7 +116,13 @@ return drive(function(first_key, at, _, keep)
           after, evicted = clean(after, true)
           if forgot + evicted > 0 then generation = generation + 1 end
         end
-        save(lease > 0 or due > 0)
+        if due == 0 and lease == 0 and planned ~= OLD and generation == plan_generation and not was_over then
+          -- Nothing but the head and the entry was changed.
+          call('HSET', key, 'h', pack_ints('<I8I8I8', seq, generation, ends_at) .. cap, field, parts[field])
+          put_off_end(seq)
+        else
+          save(lease > 0 or due > 0)
+        end
         local reply = 'p' .. pack_ints('<I8I8I8I8I8I8', now, seq, generation, ordinal, number, expires)
         if keep then keep(reply) end
         return reply

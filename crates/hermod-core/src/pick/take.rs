@@ -2,6 +2,8 @@
 //!
 //! Without a plan, or with one that was made for another time, profile or history, it tells what the next plan needs.
 
+use std::sync::Arc;
+
 use crate::id::{DeckId, MessageId, Subject};
 use crate::int::Micros;
 use crate::key;
@@ -24,7 +26,7 @@ pub struct Take {
     subject: Subject,
     deck: DeckId,
     epoch: u64,
-    plan: Option<Plan>,
+    plan: Option<Arc<Plan>>,
 }
 
 /// Which messages, in which order, and what must be true for it to be right.
@@ -128,7 +130,7 @@ impl Take {
     }
 
     /// Tries a plan.
-    pub fn plan(place: Place, subject: Subject, deck: DeckId, epoch: u64, plan: Plan) -> Take {
+    pub fn plan(place: Place, subject: Subject, deck: DeckId, epoch: u64, plan: Arc<Plan>) -> Take {
         Take { place, subject, deck, epoch, plan: Some(plan) }
     }
 }

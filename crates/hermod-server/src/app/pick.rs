@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hermod_catalog::{DeckView, OwnMessages, Scope};
 use hermod_core::pick::{
-    Ask, Fate, Message, Offer, PickId, Picked, Planned, Profile, Reason, Recalled, Refusal, Settle, Take, Taken, View,
+    Ask, Fate, Message, Offer, PickId, Picked, Plan, Planned, Profile, Reason, Recalled, Refusal, Settle, Take, Taken, View,
 };
 use hermod_core::{DeckId, Invalid, MessageId, Micros, Once, Outcome, Subject};
 use hermod_engine::Durability;
@@ -154,12 +154,12 @@ impl App {
                     hint.learn(Known::new(&seen.deck, &seen.own, change, refusal, now), &self.clock);
                     return Ok(PickAnswer::None { refusal, now });
                 }
-                Some(Ok(plan)) => Some(*plan),
+                Some(Ok(plan)) => Some(Arc::<Plan>::from(plan)),
                 None => None,
             };
             let (place, subject, deck, epoch) = (place.clone(), ask.subject.clone(), ask.deck.clone(), seen_epoch(&seen));
             let take = match &plan {
-                Some(plan) => Take::plan(place, subject, deck, epoch, plan.clone()),
+                Some(plan) => Take::plan(place, subject, deck, epoch, Arc::clone(plan)),
                 None => Take::recall(place, subject, deck, epoch),
             };
             let ran = self.engine.run(&take, once).await?;
