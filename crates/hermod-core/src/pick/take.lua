@@ -1,6 +1,7 @@
 -- pick/take.lua, twin of pick/take.rs
 -- KEYS    hm:{space/pp}:pick:<deck>:<epoch>:<subject>  HASH (pick/history.lua)
 --         hm:{space/pp}:subject:<subject>  STRING <I8 version> profile
+--         hm:{space/pp}:events  STREAM (event/log.lua)
 -- ARGV    <B 0: no plan>, or 1 and a plan: <I8I8I8I8 seq generation expired profile> <I8I8I8I8 from until number lease>
 --         <BI8I8I8I8I8 cap> <B> so many meters <BI8I8I8I8I8>, <B> so many candidates <I4I8B ordinal seq meter>,
 --         <B> so many to forget <I4>, <B> so many to put among the old <I4>
@@ -43,7 +44,7 @@ end
 
 return drive(function(first_key, at, _, keep)
   local subject_key = KEYS[first_key + 1]
-  load(KEYS[first_key])
+  load(KEYS[first_key], KEYS[first_key + 2])
   local has_plan
   has_plan, at = unpack_ints('B', given, at)
   if has_plan == 0 then return again(subject_key) end
@@ -103,6 +104,7 @@ return drive(function(first_key, at, _, keep)
           reserved[#reserved + 1] = { OPEN, number, ordinal, expires, pack_ints(RESERVED, OPEN, number, ordinal, expires),
             pack_ints(BEFORE, seq, planned, was_sent_at, kind, p1, p2, p3, p4, p5, ends, c_kind, c1, c2, c3, c4, c5, cap_ends) }
         end
+        happens(PICKED, number, ordinal)
         if is_fresh then
           local forgot, evicted
           after, forgot = clean(after, false)
