@@ -36,6 +36,7 @@ mod client;
 mod clock;
 mod decks;
 mod error;
+mod events;
 mod health;
 mod keys;
 #[cfg(feature = "tower")]
@@ -46,6 +47,7 @@ mod queues;
 mod retry;
 mod rules;
 mod spaces;
+mod sse;
 mod subjects;
 mod time;
 #[cfg(feature = "tls")]
@@ -59,6 +61,7 @@ pub use decks::{
     PickStatus, Picked, PickedMessage, QuietHours, SentMessage, SettledPick, SimulatedPick, Strategy, To,
 };
 pub use error::{ClientError, Problem};
+pub use events::{Event, EventPage, EventStream, EventType, Events, EventsRequest, Followed};
 pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};
 pub use limit::{

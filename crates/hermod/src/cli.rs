@@ -7,7 +7,7 @@ use crate::config::ConfigArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
 use crate::noun::{ClientArgs, NounArgs};
-use crate::{decks, keys, limit, queues, rules, spaces};
+use crate::{decks, events, keys, limit, queues, rules, spaces};
 
 /// The state engine behind bots, agents and notification services.
 #[derive(Debug, Parser)]
@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Messages, of which each subject gets one at a time.
     #[command(after_help = decks::HELP)]
     Decks(NounArgs<decks::Verb>),
+    /// What changed.
+    #[command(after_help = events::HELP)]
+    Events(NounArgs<events::Verb>),
     /// API keys.
     #[command(after_help = keys::HELP)]
     Keys(NounArgs<keys::Verb>),
@@ -84,6 +87,7 @@ impl Cli {
             Command::Rules(args) => Some(&args.client),
             Command::Queues(args) => Some(&args.client),
             Command::Decks(args) => Some(&args.client),
+            Command::Events(args) => Some(&args.client),
             Command::Keys(args) => Some(&args.client),
             Command::Spaces(args) => Some(&args.client),
             Command::Limit(args) => Some(&args.client),
