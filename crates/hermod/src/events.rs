@@ -8,6 +8,7 @@ use hermod_client::{Client, Event, EventPage, EventType, EventsRequest, Followed
 
 use crate::noun::NounArgs;
 use crate::output::{Output, or_dash, table};
+use crate::signals::Signals;
 
 pub(crate) const HELP: &str = "\
 Types: message.picked, message.acked, message.nacked, message.expired.
@@ -76,7 +77,14 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
                 out.remark(&format!("\nMore with --after {}", page.next))?;
             }
         }
-        Verb::Tail { which, after } => tail(&client, which.request(Some(after)), out).await?,
+        Verb::Tail { which, after } => {
+            let mut signals = Signals::listen()?;
+            let follows = tail(&client, which.request(Some(after)), out);
+            // It ends by a signal, or with a fault.
+            if let Some(fault) = signals.unless_asked(follows).await {
+                return fault.map(|()| ExitCode::SUCCESS);
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -103,10 +111,12 @@ async fn tail(client: &Client, request: EventsRequest, out: Output) -> anyhow::R
             // It goes on where it broke off.
             Ok(None) | Err(_) => {
                 let last = stream.last_id().map(str::to_owned);
+                eprintln!("The stream has ended; waiting for the server.");
                 stream = loop {
+                    tokio::time::sleep(AGAIN).await;
                     match client.events().resume(&request, last.as_deref()).await {
                         Ok(stream) => break stream,
-                        Err(fault) if fault.is_retryable() => tokio::time::sleep(AGAIN).await,
+                        Err(fault) if fault.is_retryable() => {}
                         Err(fault) => return Err(fault.into()),
                     }
                 };
