@@ -119,7 +119,8 @@ impl Picks {
     async fn open(store: &str) -> Result<Picks> {
         // Beside the build, not in a folder that may be in memory.
         let folder = tempfile::tempdir_in(std::env::current_exe()?.parent().context("the build has a folder")?)?;
-        let config = Config { listen: ([127, 0, 0, 1], 0).into(), data: folder.path().join("data"), store: store.to_owned(), ..Config::default() };
+        let config =
+            Config { listen: ([127, 0, 0, 1], 0).into(), data: folder.path().join("data"), store: store.to_owned(), ..Config::default() };
         let server = Server::start(config, Mode::default()).await?;
         let app = server.app().clone();
         let caller = app.caller(server.admin_key()).map_err(|problem| anyhow::anyhow!("{problem:?}"))?;

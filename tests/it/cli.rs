@@ -1,6 +1,7 @@
 //! The command line as people use it: rules from a file, and what it says.
 
 mod decks;
+mod events;
 mod queues;
 mod workers;
 

@@ -43,7 +43,8 @@ fn answers_as_asked(args: &[&str]) -> Result<()> {
         let next = iduna.run(get)?;
         ensure!(next.status == 200 && next.body["text"] == "Come out.", "a message without a rule has no bound: {next:?}");
     }
-    for (fields, field) in [(json!({"rule": {"tokens": 0, "seconds": 1}}), "tokens"), (json!({"rule": {"tokens": 1, "seconds": 0}}), "per")] {
+    for (fields, field) in [(json!({"rule": {"tokens": 0, "seconds": 1}}), "tokens"), (json!({"rule": {"tokens": 1, "seconds": 0}}), "per")]
+    {
         let refused = write(fields)?;
         let detail = refused.body["detail"].as_str().context("it says what is wrong")?.to_owned();
         ensure!(refused.status == 400 && detail.contains(field), "{refused:?}");

@@ -2,4 +2,5 @@
 
 mod catalog;
 mod differential;
+mod events;
 mod service;

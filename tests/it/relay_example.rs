@@ -13,7 +13,11 @@ const SOURCE: &str = include_str!("../../examples/relay/src/main.rs");
 /// Runs it to its end; what it said.
 fn run(args: &[&str], env: &[(&str, &str)]) -> Result<String> {
     let folder = tempfile::tempdir()?;
-    let done = Command::new(binary("relay-to-workers", "hermod-example-relay")?).args(args).envs(env.iter().copied()).current_dir(folder.path()).output()?;
+    let done = Command::new(binary("relay-to-workers", "hermod-example-relay")?)
+        .args(args)
+        .envs(env.iter().copied())
+        .current_dir(folder.path())
+        .output()?;
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     ensure!(done.status.success(), "{:?}\n{said}{}", done.status, String::from_utf8_lossy(&done.stderr));
     ensure!(folder.path().read_dir()?.next().is_none(), "it leaves nothing behind");

@@ -34,11 +34,13 @@ pub enum Scope {
     DecksWrite,
     /// Pick messages for subjects.
     DecksPick,
+    /// Read events.
+    EventsRead,
 }
 
 impl Scope {
     /// Every scope, in the order of the documentation.
-    pub const ALL: [Scope; 12] = [
+    pub const ALL: [Scope; 13] = [
         Scope::Admin,
         Scope::Spaces,
         Scope::RulesRead,
@@ -51,6 +53,7 @@ impl Scope {
         Scope::DecksRead,
         Scope::DecksWrite,
         Scope::DecksPick,
+        Scope::EventsRead,
     ];
 
     /// As it is written in JSON, SQL and on the command line.
@@ -68,6 +71,7 @@ impl Scope {
             Scope::DecksRead => "decks:read",
             Scope::DecksWrite => "decks:write",
             Scope::DecksPick => "decks:pick",
+            Scope::EventsRead => "events:read",
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::client::Client;
 use crate::error::{ClientError, Problem};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -127,11 +128,14 @@ impl Client {
         self.send(&call).await?.lines()
     }
 
-    /// Opens a stream of events. One try: where to go on is the caller's to know.
-    pub(crate) async fn events(&self, path: &[&str], query: &[(&str, String)]) -> Result<Response, ClientError> {
+    /// Opens a stream of events, after the one that was `seen` last. One try: where to go on is the caller's to know.
+    pub(crate) async fn stream(&self, path: &[&str], query: &[(&str, String)], seen: Option<&str>) -> Result<Response, ClientError> {
         let mut call = self.call(Method::GET, path)?;
         call.url.query_pairs_mut().extend_pairs(query);
         call.headers.insert(ACCEPT, EVENTS);
+        if let Some(seen) = seen {
+            call.headers.insert(LAST_EVENT_ID, header("event id", seen)?);
+        }
         let opened = timeout_at(from_now(self.try_timeout.min(self.deadline)), self.request(&call).send());
         let response = opened.await.map_err(|_| ClientError::Timeout)?.map_err(transport)?;
         if response.status().is_success() {

@@ -9,6 +9,7 @@ use reqwest::Url;
 use crate::clock::Clock;
 use crate::decks::Decks;
 use crate::error::ClientError;
+use crate::events::Events;
 use crate::keys::Keys;
 use crate::limit::Limit;
 use crate::queues::Queues;
@@ -107,6 +108,11 @@ impl Client {
     /// What is known of subjects.
     pub fn subjects(&self) -> Subjects<'_> {
         Subjects::new(self)
+    }
+
+    /// What changed.
+    pub fn events(&self) -> Events<'_> {
+        Events::new(self)
     }
 
     /// The API keys.

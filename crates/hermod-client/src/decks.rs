@@ -14,7 +14,8 @@ use crate::page::{Page, PageRequest};
 pub use deck::{Cap, Deck, DeckDraft, QuietHours};
 pub use message::{Message, MessageDraft, Messages, To};
 pub use pick::{
-    PickCandidate, PickHistory, PickOutcome, PickReason, PickRequest, PickStatus, Picked, PickedMessage, SentMessage, SettledPick, SimulatedPick,
+    PickCandidate, PickHistory, PickOutcome, PickReason, PickRequest, PickStatus, Picked, PickedMessage, SentMessage, SettledPick,
+    SimulatedPick,
 };
 pub use words::{CapKind, Strategy};
 

@@ -98,6 +98,8 @@ pub enum Scope {
     DecksWrite,
     /// Picking messages.
     DecksPick,
+    /// Reading events.
+    EventsRead,
     /// One that this client does not know, by the server's name for it.
     Other(String),
 }
@@ -118,6 +120,7 @@ impl Scope {
             Scope::DecksRead => "decks:read",
             Scope::DecksWrite => "decks:write",
             Scope::DecksPick => "decks:pick",
+            Scope::EventsRead => "events:read",
             Scope::Other(text) => text,
         }
     }
@@ -138,6 +141,7 @@ impl From<String> for Scope {
             Scope::DecksRead,
             Scope::DecksWrite,
             Scope::DecksPick,
+            Scope::EventsRead,
         ];
         known.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Other(text))
     }

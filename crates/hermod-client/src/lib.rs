@@ -36,6 +36,7 @@ mod client;
 mod clock;
 mod decks;
 mod error;
+mod events;
 mod health;
 mod keys;
 #[cfg(feature = "tower")]
@@ -46,6 +47,7 @@ mod queues;
 mod retry;
 mod rules;
 mod spaces;
+mod sse;
 mod subjects;
 mod time;
 #[cfg(feature = "tls")]
@@ -55,10 +57,11 @@ mod word;
 pub use client::Client;
 pub use clock::{Clock, ClockTime};
 pub use decks::{
-    Cap, CapKind, Deck, DeckDraft, Decks, Message, MessageDraft, Messages, PickCandidate, PickHistory, PickOutcome, PickReason, PickRequest,
-    PickStatus, Picked, PickedMessage, QuietHours, SentMessage, SettledPick, SimulatedPick, Strategy, To,
+    Cap, CapKind, Deck, DeckDraft, Decks, Message, MessageDraft, Messages, PickCandidate, PickHistory, PickOutcome, PickReason,
+    PickRequest, PickStatus, Picked, PickedMessage, QuietHours, SentMessage, SettledPick, SimulatedPick, Strategy, To,
 };
 pub use error::{ClientError, Problem};
+pub use events::{Event, EventPage, EventStream, EventType, Events, EventsRequest, Followed};
 pub use health::Health;
 pub use keys::{Key, KeyDraft, Keys, Scope};
 pub use limit::{

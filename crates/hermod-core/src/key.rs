@@ -69,6 +69,15 @@ pub fn subject(place: &Place, subject: &Subject) -> String {
     tagged(place, "subject:", &[subject.as_str()])
 }
 
+/// `hm:{space/pp}:events`, STREAM what changed in the partition (`event/log.lua`).
+pub fn events(place: &Place) -> String {
+    tagged(place, "events", &[])
+}
+
+pub(crate) fn events_in(space: &str, partition: u16) -> String {
+    format!("hm:{{{space}/{partition}}}:events")
+}
+
 /// A key under the partition's hash tag. By hand, as every operation spells one.
 fn tagged(place: &Place, kind: &str, parts: &[&str]) -> String {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();
@@ -122,7 +131,8 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
     if let Some(part) = part_of_queue(key).filter(|part| matches!(*part, "body" | "tried" | "line" | "key" | "worker" | "bound" | "turn")) {
         return crate::queue::line::redis_text(part, value);
     }
-    if key.contains("}:pick:") || key.contains("}:subject:") {
+    let is_log = key.split_once("}:").is_some_and(|(_, rest)| rest == "events");
+    if is_log || key.contains("}:pick:") || key.contains("}:subject:") {
         return hex(value);
     }
     let text = if key.contains("}:limit:") {
@@ -150,6 +160,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_has_one_name() {
+        let place = Place { space: SpaceId::default_space(), partition: 7 };
+        assert_eq!(events(&place), events_in("default", 7));
+    }
 
     #[test]
     fn a_queues_channel_begins_as_its_key_does() {

@@ -8,6 +8,7 @@
 //! name. Whoever changes one changes the other in the same commit.
 
 pub mod chance;
+pub mod event;
 pub mod id;
 pub mod int;
 pub mod key;

@@ -100,6 +100,7 @@ pub const SCRIPTS: &[Script] = &[
     crate::pick::Take::SCRIPT,
     crate::pick::Settle::SCRIPT,
     crate::pick::About::SCRIPT,
+    crate::event::ReadEvents::SCRIPT,
 ];
 
 /// One operation's part of a script call.

@@ -36,6 +36,8 @@ pub enum Family {
     Pick = 12,
     /// What is known of a subject.
     Profile = 13,
+    /// An event.
+    Event = 14,
 }
 
 impl Family {
@@ -55,6 +57,7 @@ impl Family {
             11 => Some(Family::Reply),
             12 => Some(Family::Pick),
             13 => Some(Family::Profile),
+            14 => Some(Family::Event),
             _ => None,
         }
     }
@@ -75,6 +78,7 @@ impl Family {
             Family::Reply => 11,
             Family::Pick => 12,
             Family::Profile => 13,
+            Family::Event => 14,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! *deferred* (the slot is marked, and a flush writes whatever it holds by then).
 
 mod chunks;
+pub mod events;
 mod index;
 mod key;
 pub mod picks;
@@ -27,6 +28,7 @@ use crate::once::Kept;
 use crate::partition::{Place, joined};
 use crate::record::{Damaged, Family, Record};
 
+use events::Events;
 use picks::{Picks, Profiles};
 use queues::Queues;
 pub use table::{Found, Table, Value};
@@ -53,6 +55,8 @@ pub struct State {
     pub picks: Picks,
     /// What is known of subjects, by (space, subject).
     pub profiles: Profiles,
+    /// What changed, by (space).
+    pub events: Events,
     /// Set by the engine when memory is short: nothing new may be created.
     pub is_full: bool,
 }
@@ -68,6 +72,7 @@ impl State {
             queues: Queues::new(partition),
             picks: Picks::new(partition),
             profiles: Profiles::new(partition),
+            events: Events::new(partition),
             is_full: false,
         }
     }
@@ -84,6 +89,7 @@ impl State {
             }
             Family::Pick => self.picks.load(record),
             Family::Profile => self.profiles.load(record),
+            Family::Event => self.events.load(record),
         }
     }
 
@@ -96,7 +102,7 @@ impl State {
     /// Whether the last operation changed something urgent.
     pub fn has_urgent(&self) -> bool {
         let of_limits = self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.reserves.table.has_urgent();
-        let of_picks = self.picks.has_urgent() || self.profiles.has_urgent();
+        let of_picks = self.picks.has_urgent() || self.profiles.has_urgent() || self.events.has_urgent();
         of_limits || self.onces.table.has_urgent() || self.queues.has_urgent() || of_picks
     }
 
@@ -109,6 +115,7 @@ impl State {
         self.queues.take_urgent(out);
         self.picks.take_urgent(out);
         self.profiles.take_urgent(out);
+        self.events.take_urgent(out);
     }
 
     /// Writes at most `max` deferred changes to `out`; how many it wrote.
@@ -131,13 +138,15 @@ impl State {
     /// How much memory it takes, about.
     pub fn bytes(&self) -> usize {
         let of_limits = self.limits.table.bytes() + self.leases.table.bytes() + self.reserves.table.bytes();
-        of_limits + self.onces.table.bytes() + self.queues.bytes() + self.picks.bytes() + self.profiles.bytes()
+        let of_picks = self.picks.bytes() + self.profiles.bytes() + self.events.bytes();
+        of_limits + self.onces.table.bytes() + self.queues.bytes() + of_picks
     }
 
     /// How many records it holds.
     pub fn records(&self) -> usize {
         let of_limits = self.limits.table.len() + self.leases.table.len() + self.reserves.table.len();
-        of_limits + self.onces.table.len() + self.queues.records() + self.picks.records() + self.profiles.records()
+        let of_picks = self.picks.records() + self.profiles.records() + self.events.records();
+        of_limits + self.onces.table.len() + self.queues.records() + of_picks
     }
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
@@ -150,6 +159,7 @@ impl State {
         self.queues.dump(out);
         self.picks.dump(out);
         self.profiles.dump(out);
+        self.events.dump(out);
     }
 }
 

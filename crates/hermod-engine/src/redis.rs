@@ -167,6 +167,7 @@ impl Redis {
             let command = match kind {
                 Value::SimpleString(kind) if kind == "hash" => cmd("HGETALL").arg(&key).clone(),
                 Value::SimpleString(kind) if kind == "zset" => cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").clone(),
+                Value::SimpleString(kind) if kind == "stream" => cmd("XRANGE").arg(&key).arg("-").arg("+").clone(),
                 _ => cmd("GET").arg(&key).clone(),
             };
             match lanes.next().send(&command).await.map_err(fault)? {
@@ -175,6 +176,13 @@ impl Redis {
                     out.insert(key, text);
                 }
                 Value::Array(items) => {
+                    // Of a stream each item is an id and its fields: one field and its value.
+                    for item in &items {
+                        let Value::Array(entry) = item else { break };
+                        let [Value::BulkString(id), Value::Array(fields)] = entry.as_slice() else { continue };
+                        let Some(Value::BulkString(value)) = fields.get(1) else { continue };
+                        out.insert(format!("{key} {}", String::from_utf8_lossy(id)), hermod_core::key::value_text(&key, value));
+                    }
                     for pair in items.chunks(2) {
                         let [Value::BulkString(field), Value::BulkString(value)] = pair else { continue };
                         let text = match command.args_iter().next() {

@@ -4,6 +4,7 @@
 //! One file per capability.
 
 mod decks;
+mod events;
 mod keys;
 mod limit;
 mod pick;
@@ -27,6 +28,7 @@ use crate::push::Sender;
 use crate::telemetry::Metrics;
 
 pub use decks::{CapDraft, DeckDraft, MessageDraft, ToDraft};
+pub use events::{EventAnswer, EventsAnswer, EventsAsk, EventsTold};
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 use pick::Hints;

@@ -8,6 +8,7 @@ mod clock;
 mod decks;
 mod deliveries;
 mod errors;
+mod events;
 mod gate;
 mod health;
 mod keys;
@@ -95,6 +96,7 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/subjects/{subject}", get(subjects::read).put(subjects::put).delete(subjects::remove))
         .route("/v1/decks/{deck}/messages", get(messages::list).post(messages::create))
         .route("/v1/decks/{deck}/messages/{id}", get(messages::read).put(messages::put).delete(messages::remove))
+        .route("/v1/events", get(events::events))
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{id}", delete(keys::remove))
         .route("/v1/spaces", get(spaces::list).post(spaces::create))

@@ -7,7 +7,7 @@ use crate::config::ConfigArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
 use crate::noun::{ClientArgs, NounArgs};
-use crate::{decks, keys, limit, queues, rules, spaces, subjects};
+use crate::{decks, events, keys, limit, queues, rules, spaces, subjects};
 
 /// The state engine behind bots, agents and notification services.
 #[derive(Debug, Parser)]
@@ -51,6 +51,9 @@ pub(crate) enum Command {
     /// What is known of subjects: tags, time zone, quiet hours, mute.
     #[command(after_help = subjects::HELP)]
     Subjects(NounArgs<subjects::Verb>),
+    /// What changed.
+    #[command(after_help = events::HELP)]
+    Events(NounArgs<events::Verb>),
     /// API keys.
     #[command(after_help = keys::HELP)]
     Keys(NounArgs<keys::Verb>),
@@ -88,6 +91,7 @@ impl Cli {
             Command::Queues(args) => Some(&args.client),
             Command::Decks(args) => Some(&args.client),
             Command::Subjects(args) => Some(&args.client),
+            Command::Events(args) => Some(&args.client),
             Command::Keys(args) => Some(&args.client),
             Command::Spaces(args) => Some(&args.client),
             Command::Limit(args) => Some(&args.client),

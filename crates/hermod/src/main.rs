@@ -11,6 +11,7 @@ mod decks;
 mod dev;
 mod doctor;
 mod error;
+mod events;
 mod file;
 mod input;
 mod keys;
@@ -60,6 +61,7 @@ async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Queues(args)) => queues::run(args).await,
         Some(Command::Decks(args)) => decks::run(args).await,
         Some(Command::Subjects(args)) => subjects::run(args).await,
+        Some(Command::Events(args)) => events::run(args).await,
         Some(Command::Keys(args)) => keys::run(args).await,
         Some(Command::Spaces(args)) => spaces::run(args).await,
         Some(Command::Limit(args)) => limit::run(args).await,

@@ -110,7 +110,10 @@ async fn a_message_is_picked_settled_and_told_of() -> Result<()> {
     shell.says("decks pick tips ann", 0)?;
     let said = shell.says("decks history tips ann", 0)?;
     ensure!(said.contains("first") && said.contains("2 picks in all") && said.contains("the next one not before"), "{said}");
-    let said = shell.says("subjects put ben --tag vip,staff --attributes {\"level\":3} --timezone Europe/Berlin --quiet 22:00-08:00 --opt-out ads", 0)?;
+    let said = shell.says(
+        "subjects put ben --tag vip,staff --attributes {\"level\":3} --timezone Europe/Berlin --quiet 22:00-08:00 --opt-out ads",
+        0,
+    )?;
     ensure!(said.contains("vip,staff") && said.contains("22:00-08:00") && said.contains("{\"level\":3}"), "{said}");
     assert_eq!(shell.json("subjects get ben", 0)?["opt_out"], json!(["ads"]));
     ensure!(shell.says("subjects forget ben", 0)?.contains("forgotten"), "it was not forgotten");

@@ -34,6 +34,7 @@ fn routes() -> Vec<(Ask, Option<&'static str>)> {
         (Ask::new("GET", "/v1/queues/one/schedules/s", ""), Some("queues:read")),
         (Ask::json("PUT", "/v1/queues/one/schedules/put", &json!({"cron": "@daily"})), Some("queues:write")),
         (Ask::new("DELETE", "/v1/queues/one/schedules/s", ""), Some("queues:write")),
+        (Ask::new("GET", "/v1/events", ""), Some("events:read")),
         (Ask::new("GET", "/v1/decks", ""), Some("decks:read")),
         (Ask::new("GET", "/v1/decks/one", ""), Some("decks:read")),
         (Ask::json("PUT", "/v1/decks/put", &json!({})), Some("decks:write")),
@@ -104,7 +105,7 @@ async fn who_brings_no_good_key_is_told_to_bring_one() -> Result<()> {
 async fn a_key_does_what_its_scopes_say_and_nothing_else() -> Result<()> {
     let site = Site::start().await?;
     let queues = ["queues:read", "queues:write", "queues:push", "queues:claim"];
-    let decks = ["decks:read", "decks:write", "decks:pick"];
+    let decks = ["decks:read", "decks:write", "decks:pick", "events:read"];
     for scope in ["admin", "spaces", "rules:read", "rules:write", "limit:check"].into_iter().chain(queues).chain(decks) {
         for id in ["one", "two"] {
             site.admin.put(&format!("/v1/rules/{id}"), &rule(id, 1, "1s")).await?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::{Ask, Site, rule};
 
 /// All routes there are, but for the pages for people.
-const ROUTES: [&str; 74] = [
+const ROUTES: [&str; 75] = [
     "DELETE /v1/decks/{deck}",
     "DELETE /v1/decks/{deck}/messages/{id}",
     "DELETE /v1/keys/{id}",
@@ -27,6 +27,7 @@ const ROUTES: [&str; 74] = [
     "GET /v1/decks/{deck}/history/{subject}",
     "GET /v1/decks/{deck}/messages",
     "GET /v1/decks/{deck}/messages/{id}",
+    "GET /v1/events",
     "GET /v1/keys",
     "GET /v1/limit/gate/{action}/{subject}",
     "GET /v1/limit/refused",

@@ -7,12 +7,13 @@
 //! A seed that fails is printed and appended to `seeds/picks.txt`, which is replayed first.
 
 use anyhow::{Context, Result, ensure};
+use hermod_core::event::ReadEvents;
 use hermod_core::limit::{Algorithm, Per, Rule};
 use hermod_core::pick::history::OLD;
 use hermod_core::pick::{About, Candidate, Cap, CapKind, Fate, Given, PickId, Plan, Settle, Take, Zone};
 use hermod_core::{DeckId, MessageId, Micros, Outcome, RuleId, Subject};
 use hermod_tests::history::{self, Draws};
-use hermod_tests::model::pick::{Picks, Planned, Told, rule_id, taken_told};
+use hermod_tests::model::pick::{Picks, Planned, Told, events_told, rule_id, taken_told};
 
 use crate::leases::{DAY, History, KEPT, SECOND, key, maybe_again, rule};
 
@@ -54,6 +55,7 @@ enum Call {
     Recall,
     Settle(u64, Fate),
     About(Option<bool>),
+    Read(u64, usize),
 }
 
 /// A plan that is right at most times.
@@ -116,7 +118,11 @@ fn random_plan(draws: &mut Draws, model: &Picks, subject: &str, now: u64, made: 
         let is_free = |ordinal: &u32| plan.candidates.iter().all(|one| one.ordinal != *ordinal);
         let some: Vec<u32> = (0..2).map(|_| ordinal(draws.below(u64::from(MESSAGES)))).filter(is_free).collect();
         let sent = some.iter().copied().filter(|ordinal| seen.entries.contains_key(ordinal));
-        if draws.chance(50) { plan.forget = some } else { plan.evict = sent.collect() }
+        if draws.chance(50) {
+            plan.forget = some
+        } else {
+            plan.evict = sent.collect()
+        }
         plan.evict.dedup();
     }
     Call::Take { plan, caps, cap }
@@ -124,10 +130,12 @@ fn random_plan(draws: &mut Draws, model: &Picks, subject: &str, now: u64, made: 
 
 async fn compare(history: &History, model: &mut Picks, subject: &str, call: &Call, once: Option<(&str, &str)>) -> Result<Outcome<Told>> {
     let now = history.clock.now;
+    let home = |subject: &str| history.lanes[0].engine().partitions().place(history.lanes[0].space(), subject);
     let expected = model.once(subject, once, now, |model| match call {
         Call::Recall => model.take(subject, None, now),
         Call::Settle(number, fate) => model.settle(subject, *number, *fate, now),
         Call::About(tell) => model.about(subject, *tell, now),
+        Call::Read(after, limit) => model.events(|other| home(other) == home(subject), *after, *limit),
         Call::Take { plan, caps, cap } => {
             let rules = plan.candidates.iter().zip(caps);
             let rules = rules.map(|(one, cap)| cap.as_ref().map(|cap| as_rule(cap, &rule_id(one.ordinal)))).collect();
@@ -154,12 +162,18 @@ async fn compare(history: &History, model: &mut Picks, subject: &str, call: &Cal
         }
         Call::Settle(number, fate) => {
             let id = PickId { number: *number, deck, epoch: 7, subject: name };
-            let answers = history.ask(once, |lane| {
-                Ok(if *fate == Fate::Acked { Settle::ack(place(lane), &id) } else { Settle::nack(place(lane), &id) })
-            });
+            let answers = history
+                .ask(once, |lane| Ok(if *fate == Fate::Acked { Settle::ack(place(lane), &id) } else { Settle::nack(place(lane), &id) }));
             let answers = answers.await?;
             ensure!(answers.iter().all(|(_, outcome)| *outcome == answers[0].1), "the stores differ: {answers:?}");
-            told.extend(answers.iter().map(|(store, outcome)| (*store, of(outcome, |settled| Told::Settled(settled.fate, settled.is_done)))));
+            told.extend(
+                answers.iter().map(|(store, outcome)| (*store, of(outcome, |settled| Told::Settled(settled.fate, settled.is_done)))),
+            );
+        }
+        Call::Read(after, limit) => {
+            let answers = history.ask(once, |lane| Ok(ReadEvents::new(place(lane), *after, *limit))).await?;
+            ensure!(answers.iter().all(|(_, outcome)| *outcome == answers[0].1), "the stores differ: {answers:?}");
+            told.extend(answers.iter().map(|(store, outcome)| (*store, of(outcome, events_told))));
         }
         Call::About(tell) => {
             let answers = history.ask(once, |lane| {
@@ -171,7 +185,9 @@ async fn compare(history: &History, model: &mut Picks, subject: &str, call: &Cal
             });
             let answers = answers.await?;
             ensure!(answers.iter().all(|(_, outcome)| *outcome == answers[0].1), "the stores differ: {answers:?}");
-            told.extend(answers.iter().map(|(store, outcome)| (*store, of(outcome, |known| Told::Profile(known.version, known.was_known)))));
+            told.extend(
+                answers.iter().map(|(store, outcome)| (*store, of(outcome, |known| Told::Profile(known.version, known.was_known)))),
+            );
         }
     }
     for (store, told) in told {
@@ -211,10 +227,11 @@ async fn run(seed: u64) -> Result<u64> {
         let call = match draws.below(20) {
             0 => Call::Recall,
             1 => Call::About(draws.one_of(&[None, Some(true), Some(true), Some(false)])),
+            2 if draws.chance(50) => Call::Read(draws.below(made), usize::try_from(draws.one_of(&[0, 1, 10, 200])).unwrap()),
             2..=5 => Call::Settle(draws.one_of(&numbers[recent..]), draws.one_of(&[Fate::Acked, Fate::Nacked, Fate::Nacked])),
             _ => random_plan(draws, &model, subject, now, made, &catalog),
         };
-        let key = key(draws).filter(|_| !matches!(call, Call::Recall | Call::About(None)));
+        let key = key(draws).filter(|_| !matches!(call, Call::Recall | Call::About(None) | Call::Read(..)));
         let has_key = key.is_some();
         let (subject, call, key) = maybe_again(draws, (subject, call, key), &mut keyed, has_key);
         let body = format!("{call:?}");
@@ -235,6 +252,14 @@ async fn run(seed: u64) -> Result<u64> {
             }
             if once.is_some() {
                 history.clock.note(now + KEPT);
+            }
+        }
+        if step % 10 == 9 {
+            // From any point, a few or many.
+            for (after, limit) in [(0, 1), (step, 0), (step * 7 % 200, 10), (0, 200), (200, 200), (400, 200)] {
+                compare(&history, &mut model, subject, &Call::Read(after, limit), None)
+                    .await
+                    .with_context(|| format!("reading after step {step}"))?;
             }
         }
         if step % 50 == 49 {

@@ -73,7 +73,10 @@ async fn all_messages_come_once_then_the_one_sent_longest_ago() -> Result<()> {
         // Another subject has its own history, and the same name in another space too.
         team.picked("ben").await?;
         let history = team.get("/v1/decks/tips/history/ann?limit=2").await?.expect(200)?;
-        assert_eq!((history["picks"].as_u64(), history["items"].as_array().map(Vec::len), &history["items"][0]["id"]), (Some(12), Some(2), &json!(first[5])));
+        assert_eq!(
+            (history["picks"].as_u64(), history["items"].as_array().map(Vec::len), &history["items"][0]["id"]),
+            (Some(12), Some(2), &json!(first[5]))
+        );
         let other = site.admin.space(&unique("other")).await?;
         other.post("/v1/decks/tips/picks", &json!({"subject": "ann"})).await?.problem(404, "deck_not_found", Some("deck"))?;
         Ok(())
@@ -97,7 +100,8 @@ async fn subject_cap_holds_across_messages_and_none_says_why_and_when() -> Resul
         // The message's own cap.
         deck(team, json!({}), json!([])).await?;
         for n in 0..5 {
-            team.put(&format!("/v1/decks/tips/messages/m{n}"), &json!({"body": 1, "cap": {"tokens": 1, "per": "1h", "kind": "rolling"}})).await?;
+            team.put(&format!("/v1/decks/tips/messages/m{n}"), &json!({"body": 1, "cap": {"tokens": 1, "per": "1h", "kind": "rolling"}}))
+                .await?;
         }
         // What was sent before there was a cap was not counted.
         for _ in 0..5 {
@@ -160,8 +164,15 @@ async fn retry_with_same_key_is_same_pick() -> Result<()> {
         let path = format!("/v1/decks/tips/messages/{}", first["message"]["id"].as_str().context("an id")?);
         team.delete(&path).await?.expect(204)?;
         let again = team.send(&ask("k1", &body)).await?.expect(200)?;
-        assert_eq!((&again["pick"], &again["message"]["id"], &again["message"]["body"]), (&first["pick"], &first["message"]["id"], &Value::Null));
-        team.send(&ask("k1", &json!({"subject": "ann", "mode": "reserve"}))).await?.problem(422, "idempotency_conflict", Some("Idempotency-Key"))?;
+        assert_eq!(
+            (&again["pick"], &again["message"]["id"], &again["message"]["body"]),
+            (&first["pick"], &first["message"]["id"], &Value::Null)
+        );
+        team.send(&ask("k1", &json!({"subject": "ann", "mode": "reserve"}))).await?.problem(
+            422,
+            "idempotency_conflict",
+            Some("Idempotency-Key"),
+        )?;
         // A refusal is not kept.
         assert_eq!(team.send(&ask("k2", &body)).await?.expect(200)?["reason"], "subject_cap");
         Ok(())
@@ -176,7 +187,8 @@ async fn deactivated_keeps_history_and_deleted_is_forgotten() -> Result<()> {
         for expected in ["m0", "m1", "m2"] {
             assert_eq!(team.picked("ann").await?, expected);
         }
-        let active = async |is_active: bool| team.put("/v1/decks/tips/messages/m0", &json!({"body": 1, "active": is_active})).await?.expect(200);
+        let active =
+            async |is_active: bool| team.put("/v1/decks/tips/messages/m0", &json!({"body": 1, "active": is_active})).await?.expect(200);
         active(false).await?;
         assert_eq!(team.picked("ann").await?, "m1");
         active(true).await?;
@@ -240,7 +252,10 @@ async fn a_subject_says_when_and_what_it_wants() -> Result<()> {
         // Forgotten, it is as everybody.
         team.delete("/v1/subjects/ann").await?.expect(204)?;
         team.delete("/v1/subjects/ann").await?.problem(404, "not_found", Some("subject"))?;
-        assert_eq!(team.get("/v1/subjects/ann").await?.expect(200)?, json!({"subject": "ann", "tags": [], "attributes": {}, "opt_out": []}));
+        assert_eq!(
+            team.get("/v1/subjects/ann").await?.expect(200)?,
+            json!({"subject": "ann", "tags": [], "attributes": {}, "opt_out": []})
+        );
         assert_eq!(team.picked("ann").await?, "all");
         Ok(())
     })
@@ -256,7 +271,8 @@ async fn a_dry_run_and_a_simulation_change_nothing() -> Result<()> {
             assert_eq!((&dry["status"], &dry["message"]["id"], dry.get("pick")), (&json!("picked"), &json!("m0"), None));
             let simulated = team.pick(json!({"subject": "ann", "simulate": 4})).await?;
             let at = |minutes: u64| format!("2017-07-14T{:02}:{:02}:00.000Z", (160 + minutes) / 60, (160 + minutes) % 60);
-            let expected: Vec<Value> = [(0, "m0"), (10, "m1"), (20, "m2"), (30, "m0")].map(|(at_minute, id)| json!({"at": at(at_minute), "id": id})).into();
+            let expected: Vec<Value> =
+                [(0, "m0"), (10, "m1"), (20, "m2"), (30, "m0")].map(|(at_minute, id)| json!({"at": at(at_minute), "id": id})).into();
             assert_eq!(simulated["picks"], json!(expected));
         }
         assert_eq!(team.get("/v1/decks/tips/history/ann").await?.expect(200)?["picks"], 0);
@@ -313,7 +329,12 @@ async fn parallel_picks_never_send_one_message_twice_over_its_cap() -> Result<()
             Store::Embedded => None,
             _ => Some(one.beside(&url).await?),
         };
-        deck(&one.team, json!({"subject_cap": {"tokens": 50, "per": "1day", "kind": "rolling"}}), messages(30, json!({"cap": {"tokens": 2, "per": "1day"}}))).await?;
+        deck(
+            &one.team,
+            json!({"subject_cap": {"tokens": 50, "per": "1day", "kind": "rolling"}}),
+            messages(30, json!({"cap": {"tokens": 2, "per": "1day"}})),
+        )
+        .await?;
         let teams = [Some(&one.team), other.as_ref().map(|(_, team)| team)].into_iter().flatten().cloned().collect::<Vec<_>>();
         if let Some(second) = teams.get(1) {
             let ask = Ask::new("GET", "/v1/decks/tips/messages/m29", "");

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hermod_core::event::{Kind, Recorded};
 use hermod_core::limit::{Act, Rule, Verdict};
 use hermod_core::pick::history::{History, OLD};
 use hermod_core::pick::{Fate, Plan, Taken};
@@ -27,6 +28,34 @@ pub enum Told {
     Settled(Option<Fate>, bool),
     /// The version of a profile.
     Profile(u64, bool),
+    /// The numbers of the oldest and of the newest event of a partition, and some of them.
+    Events(u64, u64, Vec<(u64, Logged)>),
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    subject: String,
+    kind: Kind,
+    number: u64,
+    ordinal: u32,
+    at: u64,
+}
+
+/// The answer of an engine, in the model's terms.
+pub fn events_told(recorded: &Recorded) -> Told {
+    let events = recorded.events.iter().map(|(number, event)| {
+        let event = event.clone().expect("all kinds are known");
+        let logged = Logged {
+            subject: event.pick.subject.to_string(),
+            kind: event.kind,
+            number: event.pick.number,
+            ordinal: event.ordinal,
+            at: event.at.get(),
+        };
+        (*number, logged)
+    });
+    Told::Events(recorded.first, recorded.last, events.collect())
 }
 
 /// A history, but for its caps.
@@ -93,6 +122,8 @@ pub struct Picks {
     of: BTreeMap<String, Of>,
     profiles: BTreeMap<String, u64>,
     kept: BTreeMap<(String, String), (String, Told, u64)>,
+    /// What happened, in order, in all partitions.
+    log: Vec<Logged>,
 }
 
 /// A plan as the model takes it: the rules instead of the meters.
@@ -108,13 +139,7 @@ pub struct Planned<'a> {
 
 impl Picks {
     /// Answers once for each key, as long as it is kept.
-    pub fn once(
-        &mut self,
-        subject: &str,
-        once: Option<(&str, &str)>,
-        now: u64,
-        act: impl FnOnce(&mut Picks) -> Told,
-    ) -> Outcome<Told> {
+    pub fn once(&mut self, subject: &str, once: Option<(&str, &str)>, now: u64, act: impl FnOnce(&mut Picks) -> Told) -> Outcome<Told> {
         let Some((key, body)) = once else { return Outcome::Done(act(self)) };
         let place = (subject.to_owned(), key.to_owned());
         match self.kept.get(&place).filter(|(_, _, until)| *until > now) {
@@ -171,7 +196,7 @@ impl Picks {
         }
         let is_fresh = plan.seq == seen.seq;
         // On a copy: a refusal changes nothing.
-        let (of, used) = (self.of.get(subject).cloned(), self.caps.used.clone());
+        let (of, used, logged) = (self.of.get(subject).cloned(), self.caps.used.clone(), self.log.len());
         if of.as_ref().is_some_and(|of| of.until <= now) {
             self.forget_all(subject);
         }
@@ -179,6 +204,7 @@ impl Picks {
         let told = self.try_plan(subject, planned, is_fresh, now);
         told.unwrap_or_else(|| {
             self.caps.used = used;
+            self.log.truncate(logged);
             match of {
                 Some(of) => drop(self.of.insert(subject.to_owned(), of)),
                 None => drop(self.of.remove(subject)),
@@ -241,10 +267,22 @@ impl Picks {
                     self.caps.used.remove(&(rule_id(*ordinal), subject.to_owned()));
                 }
             }
+            self.happens(subject, Kind::Picked, (plan.number, candidate.ordinal), now);
             let seen = &self.of.get(subject)?.seen;
             return Some(Told::Picked(candidate.ordinal, seen.seq, seen.generation));
         }
         None
+    }
+
+    fn happens(&mut self, subject: &str, kind: Kind, (number, ordinal): (u64, u32), now: u64) {
+        self.log.push(Logged { subject: subject.to_owned(), kind, number, ordinal, at: now });
+    }
+
+    /// What happened to some subjects, those of one partition, after an event.
+    pub fn events(&self, is_there: impl Fn(&str) -> bool, after: u64, limit: usize) -> Told {
+        let log: Vec<(u64, Logged)> = (1..).zip(self.log.iter().filter(|one| is_there(&one.subject)).cloned()).collect();
+        let last = log.last().map_or(0, |(number, _)| *number);
+        Told::Events(last.min(1), last, log.into_iter().filter(|(number, _)| *number > after).take(limit).collect())
     }
 
     /// Settles a pick.
@@ -266,6 +304,12 @@ impl Picks {
         }
         let at = of.backs.iter().position(|back| back.number == number).expect("it is open");
         let back = of.backs.remove(at);
+        let kind = match fate {
+            Fate::Acked => Kind::Acked,
+            Fate::Nacked => Kind::Nacked,
+            _ => Kind::Expired,
+        };
+        self.happens(subject, kind, (number, back.ordinal), now);
         if fate != Fate::Acked {
             of.seen.generation += 1;
             if let Some((seq, _)) = of.seen.entries.get(&back.ordinal).copied() {
@@ -304,13 +348,20 @@ impl Picks {
             }
         }
         if is_last {
-            self.charge(subject, rule, Act::Undo, now);
+            self.undo(subject, rule, Act::Undo, now);
             return;
         }
         let is_bucket = rule.algorithm == hermod_core::limit::Algorithm::TokenBucket;
         let a_token = rule.per.usual().get().div_ceil(rule.limit);
         if now < *ends && (!is_bucket || ends - now >= a_token) {
-            self.charge(subject, rule, Act::Refund, now);
+            self.undo(subject, rule, Act::Refund, now);
+        }
+    }
+
+    /// Gives one token back. What is as new then is forgotten, also for a clock that steps back.
+    fn undo(&mut self, subject: &str, rule: &Rule, act: Act, now: u64) {
+        if self.charge(subject, rule, act, now) == Some(now) {
+            self.caps.used.remove(&(rule.id.to_string(), subject.to_owned()));
         }
     }
 

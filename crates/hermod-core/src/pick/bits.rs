@@ -88,7 +88,7 @@ mod tests {
             assert_eq!(bits.nth(k), Some(*n));
         }
         assert_eq!(bits.nth(bits.count()), None);
-        let is_even = |n: &u32| n % 2 == 0 && *n < 200;
+        let is_even = |n: &u32| n.is_multiple_of(2) && *n < 200;
         assert_eq!(bits.and(&other).iter().collect::<Vec<_>>(), set.iter().copied().filter(is_even).collect::<Vec<_>>());
         assert_eq!(bits.without(&other).iter().collect::<Vec<_>>(), set.iter().copied().filter(|n| !is_even(n)).collect::<Vec<_>>());
         bits.remove(3);

@@ -13,15 +13,21 @@ local RESERVED, BEFORE = '<BI8I4I8', '<I8I8I8BI8I8I8I8I8I8BI8I8I8I8I8I8'
 local RESERVED_SIZE, BEFORE_SIZE = 21, 122
 
 -- One history, as it is read and changed; nothing is written before save().
-local key, seq, generation, ends_at, cap, reserved, was_over
+local key, events, seq, generation, ends_at, cap, reserved, was_over
 -- Entries and chunks by field: what they are now, false if there is none; and the fields that were changed.
 local parts, changed
+-- What happened, in order: events but for whom they are about.
+local happened
 
 -- A number as the field of an ordinal or a chunk.
 local function name(n) return format('%d', n) end
 
-local function load(of_key, stored)
-  key, parts, changed = of_key, {}, {}
+local function happens(kind, number, ordinal)
+  happened[#happened + 1] = pack_ints('<BI8I8I4', kind, now, number, ordinal)
+end
+
+local function load(of_key, of_events, stored)
+  key, events, parts, changed, happened = of_key, of_events, {}, {}, {}
   stored = stored or call('HMGET', key, 'h', 'r')
   seq, generation, ends_at, cap, reserved, was_over = 0, 0, 0, '', {}, false
   if not stored[1] then return end
@@ -130,6 +136,8 @@ local function settle(index, fate)
   local one = reserved[index]
   local before = one[6]
   reserved[index] = { fate, one[2], one[3], one[4], pack_ints(RESERVED, fate, one[2], one[3], one[4]) }
+  -- The kinds of events follow the fates.
+  happens(PICKED + fate, one[2], one[3])
   if fate ~= ACKED then
     give_back(one[3], before)
     generation = generation + 1
@@ -177,12 +185,15 @@ local function expire()
   end
 end
 
--- Puts off when a history may be collected; seldom, as it lasts long.
-local function put_off_end(seq)
+-- Writes what happened, and puts off when the history may be collected; seldom, as it lasts long.
+local function tell()
+  local _, at = string.find(key, '}:pick:', 1, true)
+  local whose = sub(key, at + 1)
+  for i = 1, #happened do log_event(events, happened[i] .. whose) end
   if seq % 16 == 1 then call('PEXPIRE', key, format('%d', KEEP_US / 1000 + 2 * slack_ms)) end
 end
 
--- Writes all that was changed.
+-- Writes all that was changed, and what happened.
 local function save(with_reserved)
   if was_over then call('DEL', key) end
   local writes, removes = { 'h', pack_ints('<I8I8I8', seq, generation, ends_at) .. cap }, {}
@@ -205,5 +216,5 @@ local function save(with_reserved)
   end
   call('HSET', key, unpack(writes))
   if #removes > 0 then call('HDEL', key, unpack(removes)) end
-  put_off_end(seq)
+  tell()
 end

@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::reserved::{Before, Fate, Reserved};
+use crate::event::{Happened, Kind};
 use crate::int::{INT_MAX, Micros};
 use crate::limit::meter::{Act, Meter};
 use crate::limit::tally::Tally;
@@ -219,6 +220,8 @@ pub struct Touched {
     pub chunks: SmallVec<[u32; 2]>,
     /// The reserved were.
     pub reserved: bool,
+    /// What happened, in order.
+    pub events: SmallVec<[Happened; 2]>,
 }
 
 impl History {
@@ -233,7 +236,8 @@ impl History {
     pub fn all_old(&self) -> impl Iterator<Item = u32> {
         self.old.iter().flat_map(|(chunk, old)| {
             let bytes = (0..).zip(old.0.iter());
-            bytes.flat_map(move |(byte, bits)| (0..8).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| chunk * CHUNK + byte * 8 + bit))
+            bytes
+                .flat_map(move |(byte, bits)| (0..8).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| chunk * CHUNK + byte * 8 + bit))
         })
     }
 
@@ -276,6 +280,12 @@ impl History {
         touched.reserved = true;
         let before = one.before.take();
         let (ordinal, Some(before)) = (one.ordinal, before) else { return };
+        let kind = match fate {
+            Fate::Acked => Kind::Acked,
+            Fate::Nacked => Kind::Nacked,
+            Fate::Expired | Fate::Open => Kind::Expired,
+        };
+        touched.events.push(Happened { kind, number, ordinal });
         if fate != Fate::Acked {
             self.give_back(ordinal, &before, now, touched);
             self.generation += 1;

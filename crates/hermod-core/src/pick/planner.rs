@@ -157,12 +157,14 @@ impl View {
                     let Some(message) = self.offer.at(position) else { continue };
                     let meter = match self.offer.meter(position) {
                         None => 0,
-                        Some((number, meter)) => numbers.iter().position(|known| *known == number).unwrap_or_else(|| {
-                            let given = plan.hold(Some(meter), now);
-                            plan.meters.push(given);
-                            numbers.push(number);
-                            numbers.len() - 1
-                        }) + 1,
+                        Some((number, meter)) => {
+                            numbers.iter().position(|known| *known == number).unwrap_or_else(|| {
+                                let given = plan.hold(Some(meter), now);
+                                plan.meters.push(given);
+                                numbers.push(number);
+                                numbers.len() - 1
+                            }) + 1
+                        }
                     };
                     let (ordinal, id, meter) = (message.ordinal, message.id.clone(), u8::try_from(meter).unwrap_or(0));
                     plan.candidates.push(Candidate { ordinal, id, seq, meter });

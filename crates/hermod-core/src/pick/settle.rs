@@ -70,7 +70,7 @@ impl Settle {
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = script!("pick/settle", "limit/meter", "pick/history");
+    const SCRIPT: Script = script!("pick/settle", "limit/meter", "event/log", "pick/history");
 
     fn place(&self) -> &Place {
         &self.place
@@ -82,11 +82,13 @@ impl Operation for Settle {
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Settled, Full> {
         let of = (&self.deck, self.epoch, &self.subject);
-        Ok(state.picks.change(&self.place, of, now, |history, touched| self.act(history, now, touched), |settled| settled.is_done))
+        let act = |history: &mut History, touched: &mut Touched| self.act(history, now, touched);
+        Ok(state.picks.change(&self.place, of, (now, &mut state.events), act, |settled| settled.is_done))
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
         call.keys.push(key::pick(&self.place, &self.deck, self.epoch, &self.subject));
+        call.keys.push(key::events(&self.place));
         call.given.push(self.fate.number());
         record::put(&mut call.given, [self.number]);
     }

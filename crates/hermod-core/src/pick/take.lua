@@ -1,6 +1,7 @@
 -- pick/take.lua, twin of pick/take.rs
 -- KEYS    hm:{space/pp}:pick:<deck>:<epoch>:<subject>  HASH (pick/history.lua)
 --         hm:{space/pp}:subject:<subject>  STRING <I8 version> profile
+--         hm:{space/pp}:events  STREAM (event/log.lua)
 -- ARGV    <B 0: no plan>, or 1 and a plan: <I8I8I8I8 seq generation expired profile> <I8I8I8I8 from until number lease>
 --         <BI8I8I8I8I8 cap> <B> so many meters <BI8I8I8I8I8>, <B> so many candidates <I4I8B ordinal seq meter>,
 --         <B> so many to forget <I4>, <B> so many to put among the old <I4>
@@ -45,7 +46,7 @@ return drive(function(first_key, at, _, keep)
   local has_plan
   has_plan, at = unpack_ints('B', given, at)
   if has_plan == 0 then
-    load(KEYS[first_key])
+    load(KEYS[first_key], KEYS[first_key + 2])
     return again(subject_key)
   end
   local plan_seq, plan_generation, plan_expired, profile, from, till, number, lease
@@ -63,7 +64,7 @@ return drive(function(first_key, at, _, keep)
     first_field = name(ordinal)
   end
   local stored = call('HMGET', KEYS[first_key], 'h', 'r', first_field)
-  load(KEYS[first_key], stored)
+  load(KEYS[first_key], KEYS[first_key + 2], stored)
   if candidates > 0 and not was_over then parts[first_field] = stored[3] end
   local version = call('GETRANGE', subject_key, 0, 7)
   if version == '' then version = 0 else version = unpack_ints('<I8', version) end
@@ -110,6 +111,7 @@ return drive(function(first_key, at, _, keep)
           reserved[#reserved + 1] = { OPEN, number, ordinal, expires, pack_ints(RESERVED, OPEN, number, ordinal, expires),
             pack_ints(BEFORE, seq, planned, was_sent_at, kind, p1, p2, p3, p4, p5, ends, c_kind, c1, c2, c3, c4, c5, cap_ends) }
         end
+        happens(PICKED, number, ordinal)
         if is_fresh then
           local forgot, evicted
           after, forgot = clean(after, false)
@@ -119,7 +121,7 @@ return drive(function(first_key, at, _, keep)
         if due == 0 and lease == 0 and planned ~= OLD and generation == plan_generation and not was_over then
           -- Nothing but the head and the entry was changed.
           call('HSET', key, 'h', pack_ints('<I8I8I8', seq, generation, ends_at) .. cap, field, parts[field])
-          put_off_end(seq)
+          tell()
         else
           save(lease > 0 or due > 0)
         end

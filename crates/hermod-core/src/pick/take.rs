@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::event::{Happened, Kind};
 use crate::id::{DeckId, MessageId, Subject};
 use crate::int::Micros;
 use crate::key;
@@ -194,6 +195,7 @@ impl History {
             self.reserved.push(Reserved { number, ordinal, expires, fate: Fate::Open, before });
             touched.reserved = true;
         }
+        touched.events.push(Happened { kind: Kind::Picked, number: plan.number, ordinal: candidate.ordinal });
         if is_fresh {
             self.clean(&plan.forget, &plan.evict, touched);
         }
@@ -205,7 +207,7 @@ impl History {
 impl Operation for Take {
     type Answer = Taken;
 
-    const SCRIPT: Script = script!("pick/take", "limit/meter", "pick/history");
+    const SCRIPT: Script = script!("pick/take", "limit/meter", "event/log", "pick/history");
 
     fn place(&self) -> &Place {
         &self.place
@@ -224,7 +226,8 @@ impl Operation for Take {
             }
             let act = |history: &mut History, touched: &mut Touched| history.take(plan, now, touched);
             let is_write = |taken: &Option<Taken>| matches!(taken, Some(Taken::Picked(_)));
-            if let Some(taken) = state.picks.change(&self.place, (&self.deck, self.epoch, &self.subject), now, act, is_write) {
+            let of = (&self.deck, self.epoch, &self.subject);
+            if let Some(taken) = state.picks.change(&self.place, of, (now, &mut state.events), act, is_write) {
                 return Ok(taken);
             }
         }
@@ -236,6 +239,7 @@ impl Operation for Take {
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
         call.keys.push(key::pick(&self.place, &self.deck, self.epoch, &self.subject));
         call.keys.push(key::subject(&self.place, &self.subject));
+        call.keys.push(key::events(&self.place));
         let out = &mut call.given;
         out.push(u8::from(self.plan.is_some()));
         let Some(plan) = &self.plan else { return };

@@ -172,7 +172,8 @@ fn quiet_and_mute_let_only_critical_messages_pass() {
     let hour = 60 * MINUTE;
     let deck = Deck { quiet_hours: Some(Quiet::new("11:00", "14:00").unwrap()), ..deck(Strategy::FreshLru) };
     let mut all = messages(5, |_| {});
-    let plan = |all: &[Message], profile: &Profile| View::new(offer(&deck, all, profile, us(NOON)), History::default(), 0).plan(&ask(1), us(NOON));
+    let plan =
+        |all: &[Message], profile: &Profile| View::new(offer(&deck, all, profile, us(NOON)), History::default(), 0).plan(&ask(1), us(NOON));
     let quiet = Refusal { reason: Reason::Quiet, retry_at: Some(us(NOON + 2 * hour)) };
     assert_eq!(plan(&all, &Profile::default()), Planned::None(quiet));
     let muted = Profile { mute_until: Some(Stamp(us(NOON + hour))), ..Profile::default() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::events::Events;
 use super::{Table, Value};
 use crate::id::{DeckId, SpaceId, Subject};
 use crate::int::Micros;
@@ -47,12 +48,12 @@ impl Picks {
         self.histories.get(&*spell(place, of)).map(|slot| &slot.history).filter(|history| history.until > now)
     }
 
-    /// Changes a history; `is_write` says whether that is to be kept. One that is not there is empty.
+    /// Changes a history; `is_write` says whether that is to be kept, and then it leaves its events. One that is not there is empty.
     pub(crate) fn change<A>(
         &mut self,
         place: &Place,
         of: Of<'_>,
-        now: Micros,
+        (now, events): (Micros, &mut Events),
         act: impl FnOnce(&mut History, &mut Touched) -> A,
         is_write: impl FnOnce(&A) -> bool,
     ) -> A {
@@ -62,6 +63,7 @@ impl Picks {
             let answer = act(&mut slot.history, &mut touched);
             if is_write(&answer) {
                 write(&mut self.urgent, self.partition, &name, &slot.history, &touched);
+                touched.events.iter().for_each(|one| events.append(&place.space, one.pack(now, of)));
                 self.bytes -= slot.bytes;
                 slot.bytes = size_of::<Slot>() + 3 * name.len() + slot.history.bytes();
                 self.bytes += slot.bytes;
@@ -74,6 +76,7 @@ impl Picks {
             // What was there means nothing any more.
             self.remove(&name, None);
             write(&mut self.urgent, self.partition, &name, &history, &touched);
+            touched.events.iter().for_each(|one| events.append(&place.space, one.pack(now, of)));
             self.insert(&name, history);
         }
         answer

@@ -19,8 +19,8 @@ use hermod_engine::Durability;
 use super::{App, Caller};
 use crate::code::{Code, Problem, conflict};
 
-use hints::Known;
 pub(crate) use hints::Hints;
+use hints::Known;
 pub use picture::{HistoryAnswer, Looked, Verdict};
 
 /// How long a pick is reserved, if it does not say.
@@ -314,7 +314,6 @@ impl App {
         let expires_at = Some(picked.expires).filter(|at| *at > Micros::ZERO);
         Ok(PickAnswer::Picked(PickedAnswer { id, message, body, now: picked.now, expires_at, durability: Some(durability), is_replayed }))
     }
-
 }
 
 fn seen_epoch(seen: &Seen) -> u64 {
@@ -326,7 +325,8 @@ fn profile_of(bytes: &[u8]) -> Result<Profile, Problem> {
         return Ok(Profile::default());
     }
     let unreadable = |fault: serde_json::Error| {
-        Problem::new(Code::Internal, "What is stored of this subject is not understood; a newer server may have written it.").caused_by(&fault)
+        Problem::new(Code::Internal, "What is stored of this subject is not understood; a newer server may have written it.")
+            .caused_by(&fault)
     };
     serde_json::from_slice(bytes).map_err(unreadable)
 }

@@ -24,7 +24,7 @@ pub(crate) struct KeyBody {
     #[schema(example = "mail bot")]
     name: String,
     /// What it may do: admin, spaces, rules:read, rules:write, limit:check, queues:read, queues:write,
-    /// queues:push, queues:claim, decks:read, decks:write, decks:pick.
+    /// queues:push, queues:claim, decks:read, decks:write, decks:pick, events:read.
     #[schema(example = json!(["limit:check"]))]
     scopes: Vec<String>,
     /// Which space it acts in; the caller's if absent. Another one needs the scope spaces.

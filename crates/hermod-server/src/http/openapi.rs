@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{clock, decks, deliveries, health, keys, limit, messages, picks, queues, rules, schedules, spaces, subjects, workers};
+use super::{clock, decks, deliveries, events, health, keys, limit, messages, picks, queues, rules, schedules, spaces, subjects, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -47,6 +47,7 @@ use super::{clock, decks, deliveries, health, keys, limit, messages, picks, queu
         picks::ack,
         picks::nack,
         picks::history,
+        events::events,
         subjects::read,
         subjects::put,
         subjects::remove,

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::Shell;
 use super::limit::{durability, span};
 use super::problem::Document;
 use super::sent::{Id, Ids, Sent, answer, bad_query, once_of};
 use super::time::Time;
-use super::Shell;
 use crate::app::{Caller, HistoryAnswer, Looked, PickAnswer, PickAsk, PickSettled, PickedAnswer};
 use crate::code::{Code, Problem};
 
@@ -306,9 +306,10 @@ pub(crate) async fn history(
     let Query(query) = query.map_err(|fault| bad_query(&fault, "limit", "limit"))?;
     let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
     let (deck, subject) = (DeckId::new(deck)?, Subject::new(subject)?);
-    let HistoryAnswer { picks, sent, older, open, subject_cap_until, .. } =
-        shell.app.pick_history(&caller, &deck, &subject, limit).await?;
-    let items = sent.iter().map(|(message, _, at)| SentDocument { id: message.as_ref().map(|message| message.id.as_str()), sent_at: Time::passed(*at) });
+    let HistoryAnswer { picks, sent, older, open, subject_cap_until, .. } = shell.app.pick_history(&caller, &deck, &subject, limit).await?;
+    let items = sent
+        .iter()
+        .map(|(message, _, at)| SentDocument { id: message.as_ref().map(|message| message.id.as_str()), sent_at: Time::passed(*at) });
     let document = HistoryDocument { picks, items: items.collect(), older, open, subject_cap_until: subject_cap_until.map(Time) };
     Ok(answer(StatusCode::OK, &document))
 }

@@ -134,7 +134,12 @@ pub(crate) async fn put(
     params(("subject" = String, Path, description = "Who."),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key replays the answer.")),
     responses((status = 204), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn remove(State(shell): State<Arc<Shell>>, caller: Caller, Id(subject): Id, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn remove(
+    State(shell): State<Arc<Shell>>,
+    caller: Caller,
+    Id(subject): Id,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let once = once_of(&headers, "subjects/delete", subject.as_bytes())?;
     let subject = Subject::new(subject)?;
     match shell.app.forget_profile(&caller, &subject, once.as_ref()).await? {

@@ -95,7 +95,11 @@ impl Metrics {
             .build_recorder();
         recorder.describe_counter("hermod_limit_checks_total".into(), None, "Limit checks by outcome.".into());
         recorder.describe_counter("hermod_limit_decisions_total".into(), None, "What the rules of each policy said to checks.".into());
-        recorder.describe_counter("hermod_picks_total".into(), None, "Picks by deck and what became of them, or why there was none.".into());
+        recorder.describe_counter(
+            "hermod_picks_total".into(),
+            None,
+            "Picks by deck and what became of them, or why there was none.".into(),
+        );
         recorder.describe_counter("hermod_http_requests_total".into(), None, "Requests by route and status.".into());
         recorder.describe_histogram("hermod_http_request_seconds".into(), None, "Time to answer, by route.".into());
         recorder.describe_gauge("hermod_store_ready".into(), None, "1 if the store answers.".into());
@@ -116,7 +120,15 @@ impl Metrics {
             recorder.register_counter(&key, &METADATA)
         };
         let (allowed, refused) = (checks("allowed"), checks("refused"));
-        Metrics { recorder, allowed, refused, decisions: RwLock::default(), picks: RwLock::default(), deliveries: RwLock::default(), requests: RwLock::default() }
+        Metrics {
+            recorder,
+            allowed,
+            refused,
+            decisions: RwLock::default(),
+            picks: RwLock::default(),
+            deliveries: RwLock::default(),
+            requests: RwLock::default(),
+        }
     }
 
     /// A limit check was answered.

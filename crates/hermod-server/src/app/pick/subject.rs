@@ -26,7 +26,8 @@ impl App {
     ) -> Result<(Profile, bool), Problem> {
         caller.need(Scope::DecksPick)?;
         profile.check()?;
-        let bytes = serde_json::to_vec(profile).map_err(|fault| Problem::new(Code::Internal, "The profile could not be written.").caused_by(&fault))?;
+        let bytes = serde_json::to_vec(profile)
+            .map_err(|fault| Problem::new(Code::Internal, "The profile could not be written.").caused_by(&fault))?;
         let tell = |place| About::tell(place, subject.clone(), bytes.clone().into());
         let (known, is_replayed) = self.about(caller, tell, subject, once).await?;
         Ok((profile_of(&known.bytes)?, is_replayed))
