@@ -6,6 +6,7 @@ use hermod_tests::unique;
 use serde_json::{Value, json};
 
 use crate::example::{Example, curls};
+use crate::queue::with;
 
 const README: &str = include_str!("../../examples/iduna/README.md");
 const SOURCE: &str = include_str!("../../examples/iduna/src/main.rs");
@@ -33,8 +34,7 @@ fn answers_as_asked(args: &[&str]) -> Result<()> {
 
     // What was never sent goes first, and one that is not active does not go at all.
     let write = |fields: Value| {
-        let mut body = json!({"author": "anna", "target": "olaf", "text": "Come out.", "active": true, "rule": null});
-        body.as_object_mut().zip(fields.as_object()).map(|(body, fields)| body.extend(fields.clone()));
+        let body = with(json!({"author": "anna", "target": "olaf", "text": "Come out.", "active": true, "rule": null}), &fields);
         iduna.run(&format!("curl --request POST 'localhost:8080/messages' --header 'Content-Type: application/json' --data-raw '{body}'"))
     };
     ensure!(write(json!({"active": false, "text": "Not yet."}))?.status == 201);

@@ -97,7 +97,7 @@ impl Live {
 }
 
 /// One object with the fields of both.
-fn with(mut body: Value, fields: &Value) -> Value {
+pub(super) fn with(mut body: Value, fields: &Value) -> Value {
     body.as_object_mut().into_iter().zip(fields.as_object()).for_each(|(body, fields)| body.extend(fields.clone()));
     body
 }

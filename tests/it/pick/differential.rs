@@ -51,7 +51,7 @@ fn as_rule(cap: &Cap, id: &str) -> Rule {
 /// What is drawn of a plan; the rest follows from the state.
 #[derive(Clone, Debug)]
 enum Call {
-    Take { plan: Plan, caps: Vec<Option<Cap>>, cap: Option<Cap> },
+    Take { plan: Box<Plan>, caps: Vec<Option<Cap>>, cap: Option<Cap> },
     Recall,
     Settle(u64, Fate),
     About(Option<bool>),
@@ -125,7 +125,7 @@ fn random_plan(draws: &mut Draws, model: &Picks, subject: &str, now: u64, made: 
         }
         plan.evict.dedup();
     }
-    Call::Take { plan, caps, cap }
+    Call::Take { plan: Box::new(plan), caps, cap }
 }
 
 async fn compare(history: &History, model: &mut Picks, subject: &str, call: &Call, once: Option<(&str, &str)>) -> Result<Outcome<Told>> {

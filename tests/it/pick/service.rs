@@ -9,16 +9,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::http::site::{Ask, Caller, Site};
-use crate::queue::{Live, on_every_store, shared};
+use crate::queue::{Live, on_every_store, shared, with};
 
 const SECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60 * SECOND;
 
 /// A deck without a cap, unless it says so, and its messages.
 async fn deck(team: &Caller, fields: Value, messages: Value) -> Result<()> {
-    let mut body = json!({"subject_cap": null});
-    body.as_object_mut().zip(fields.as_object()).map(|(body, fields)| body.extend(fields.clone()));
-    let reply = team.put("/v1/decks/tips", &body).await?;
+    let reply = team.put("/v1/decks/tips", &with(json!({"subject_cap": null}), &fields)).await?;
     ensure!(matches!(reply.status, 200 | 201), "{}", reply.text());
     if messages.as_array().is_some_and(|messages| !messages.is_empty()) {
         team.post("/v1/decks/tips/messages", &messages).await?.expect(201)?;
@@ -28,12 +26,7 @@ async fn deck(team: &Caller, fields: Value, messages: Value) -> Result<()> {
 
 /// So many messages, `m0` and on, each with these fields.
 fn messages(count: usize, fields: Value) -> Value {
-    let message = |n: usize| {
-        let mut message = json!({"id": format!("m{n}"), "body": {"text": format!("tip {n}")}});
-        message.as_object_mut().zip(fields.as_object()).map(|(body, fields)| body.extend(fields.clone()));
-        message
-    };
-    (0..count).map(message).collect()
+    (0..count).map(|n| with(json!({"id": format!("m{n}"), "body": {"text": format!("tip {n}")}}), &fields)).collect()
 }
 
 impl Caller {
