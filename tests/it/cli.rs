@@ -37,6 +37,11 @@ impl Shell {
         Ok(Shell { hermod: Hermod::dev(["--no-demo"])?, folder: tempfile::tempdir()? })
     }
 
+    /// What a command wrote.
+    fn read(&self, name: &str) -> Result<String> {
+        Ok(std::fs::read_to_string(self.folder.path().join(name))?)
+    }
+
     fn write(&self, name: &str, text: &str) -> Result<()> {
         Ok(std::fs::write(self.folder.path().join(name), text)?)
     }

@@ -117,7 +117,10 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
 /// A deck and its messages in the form that `apply` reads.
 async fn export(id: &str, args: &ExportArgs, client: &Client, out: Output) -> anyhow::Result<()> {
     let deck = client.decks().get(id).await?;
-    let messages: Vec<Part> = client.decks().messages(id).list_all().await?.into_iter().map(Part::Message).collect();
+    let mut messages = client.decks().messages(id).list_all().await?;
+    // Where the deck is made anew, they are in the same order.
+    messages.sort_by_key(|message| message.ordinal);
+    let messages: Vec<Part> = messages.into_iter().map(Part::Message).collect();
     let what = format!("Deck {id} and {}", counted(messages.len(), Part::NOUN));
     Export { fields: form::deck_fields(&deck), list: "messages", items: &messages }.write(args, out, &what)
 }

@@ -40,6 +40,9 @@ async fn a_deck_comes_from_a_file_and_goes_back_to_one() -> Result<()> {
     // What was exported is what is there, as YAML and as JSON.
     shell.says("decks export tips -o copy.yaml", 0)?;
     shell.says("decks export tips -o copy.json --json", 0)?;
+    let copy = shell.read("copy.yaml")?;
+    let places = ["welcome", "mute", "own"].map(|id| copy.find(&format!("id: {id}")));
+    ensure!(places.is_sorted() && places[0].is_some(), "they are in the order they were made:\n{copy}");
     for copy in ["copy.yaml", "copy.json"] {
         ensure!(shell.says(&format!("decks apply -f {copy} --prune --yes"), 0)?.contains("4 unchanged"), "{copy}");
     }
@@ -77,7 +80,7 @@ async fn decks_and_messages_are_made_by_flags() -> Result<()> {
     )?;
     let expected = json!({"id": "m", "body": {"n": 1}, "to": {"subjects": ["ann", "bob"]}, "weight": 3, "priority": -2, "active": true,
         "starts_at": "2030-01-31T08:00:00.000Z", "cap": {"tokens": 1, "per": "1h", "kind": "bucket"}, "tags": ["news"], "critical": true,
-        "version": 1});
+        "ordinal": 0, "version": 1});
     assert_eq!(made, expected);
     shell.says("decks messages tips put n true --to-tag vip --inactive", 0)?;
     let said = shell.says("decks messages tips list", 0)?;

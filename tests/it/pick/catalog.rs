@@ -61,11 +61,11 @@ async fn messages_are_saved_listed_replaced_and_deleted() -> Result<()> {
     let id = made["id"].as_str().context("it has an id")?.to_owned();
     ensure!(id.starts_with("ms_"), "{id}");
     let expected = json!({"id": id, "body": null, "to": "everyone", "weight": 1, "priority": 0, "active": true, "cap": null, "tags": [],
-        "critical": false, "version": 1});
+        "critical": false, "ordinal": 0, "version": 1});
     assert_eq!(made, expected);
     let full = json!({"id": "full", "body": {"text": "Grüße", "n": [1.50, true]}, "to": {"tags": ["vip"]}, "when": "attributes.plan == 'pro'",
         "weight": 9, "priority": -3, "active": false, "starts_at": "2026-12-01T00:00:00.000Z", "ends_at": "2026-12-24T18:00:00.000Z",
-        "cap": {"tokens": 2, "per": "1h", "kind": "rolling"}, "tags": ["news"], "critical": true, "version": 1});
+        "cap": {"tokens": 2, "per": "1h", "kind": "rolling"}, "tags": ["news"], "critical": true, "ordinal": 1, "version": 1});
     assert_eq!(site.admin.put(&format!("{MESSAGES}/full"), &full).await?.expect(201)?, full);
     let list = json!([{"id": "one", "body": 1, "to": {"subjects": ["ann", "Grüße"]}}, {"id": "two", "body": "2", "to": "everyone"}]);
     let saved = site.admin.post(MESSAGES, &list).await?.expect(201)?;

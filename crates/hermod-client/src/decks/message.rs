@@ -45,6 +45,9 @@ pub struct Message {
     /// Passes quiet hours and mute, and counts all the same.
     #[serde(default)]
     pub critical: bool,
+    /// Its number in the deck, in the order they were made.
+    #[serde(default)]
+    pub ordinal: u32,
     /// Grows with every change.
     #[serde(default)]
     pub version: u64,
@@ -243,7 +246,7 @@ mod tests {
     fn a_message_reads_back_as_written() {
         for to in [r#""everyone""#, r#"{"subjects":["ann"]}"#, r#"{"tags":["vip"]}"#] {
             let text = format!(
-                r#"{{"id":"m","body":{{"n":[1,null]}},"to":{to},"when":"true","weight":2,"priority":-1,"active":false,"starts_at":"2026-02-03T04:05:06.789Z","cap":null,"tags":[],"critical":true,"version":3}}"#
+                r#"{{"id":"m","body":{{"n":[1,null]}},"to":{to},"when":"true","weight":2,"priority":-1,"active":false,"starts_at":"2026-02-03T04:05:06.789Z","cap":null,"tags":[],"critical":true,"ordinal":7,"version":3}}"#
             );
             let message: Message = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_string(&message).unwrap(), text);

@@ -60,6 +60,9 @@ pub(crate) struct MessageBody {
     #[serde(default)]
     critical: bool,
     /// Numbered by the server. It may stand here, so that what was read can be sent back.
+    #[serde(rename = "ordinal")]
+    _ordinal: Option<u32>,
+    /// Numbered by the server, too.
     #[serde(rename = "version")]
     _version: Option<u64>,
 }
@@ -136,6 +139,8 @@ pub(crate) struct MessageDocument<'a> {
     cap: Option<CapDocument<'a>>,
     tags: Vec<&'a str>,
     critical: bool,
+    /// Its number in the deck, in the order they were made, which is the order of a sequence; never used again.
+    ordinal: u32,
     /// Grows with every change.
     version: u64,
 }
@@ -169,6 +174,7 @@ impl<'a> MessageDocument<'a> {
             cap: message.cap.as_ref().map(CapDocument::new),
             tags: message.tags.iter().map(|tag| tag.as_str()).collect(),
             critical: message.critical,
+            ordinal: message.ordinal,
             version: message.version,
         })
     }
