@@ -121,10 +121,13 @@ async fn failed_send_is_refunded() -> Result<()> {
         // Once: whoever settles again is told what became of it.
         let again = team.settle_pick(&picked, "ack").await?;
         assert_eq!((&again["outcome"], &again["settled"]), (&json!("nacked"), &json!(false)));
-        // The same by itself, when it is not settled in time.
+        // The same by itself, when it is not settled in time: until then it is refused, and says until when.
         let picked = team.pick(reserve.clone()).await?;
         ensure!(picked["status"] == "picked", "{picked}");
+        assert_eq!(team.pick(reserve.clone()).await?["retry_at"], picked["expires_at"]);
         advance(site, 30 * SECOND);
+        let history = team.get("/v1/decks/tips/history/ann").await?.expect(200)?;
+        assert_eq!((&history["items"], &history["open"], &history["subject_cap_until"]), (&json!([]), &json!(0), &Value::Null));
         let last = team.pick(reserve.clone()).await?;
         ensure!(last["status"] == "picked", "{last}");
         assert_eq!(team.settle_pick(&picked, "ack").await?["outcome"], "expired");
@@ -194,10 +197,30 @@ async fn deactivated_keeps_history_and_deleted_is_forgotten() -> Result<()> {
         assert_eq!(ids, ["m2", "m1"]);
         team.put("/v1/decks/tips/messages/m0", &json!({"body": 1})).await?.expect(201)?;
         assert_eq!(team.picked("ann").await?, "m0");
-        // A deck that is made again has no history.
-        team.delete("/v1/decks/tips").await?.expect(204)?;
-        deck(team, json!({}), messages(1, json!({}))).await?;
-        assert_eq!(team.get("/v1/decks/tips/history/ann").await?.expect(200)?["picks"], 0);
+        // A deck that is made again has no history, and nothing is remembered of the one before.
+        for cap in [Value::Null, json!({"tokens": 1, "per": "1h"})] {
+            team.delete("/v1/decks/tips").await?.expect(204)?;
+            deck(team, json!({"subject_cap": cap}), messages(1, json!({}))).await?;
+            assert_eq!(team.get("/v1/decks/tips/history/ann").await?.expect(200)?["picks"], 0);
+            assert_eq!(team.picked("ann").await?, "m0");
+            team.pick(json!({"subject": "ann"})).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_ends_after_four_hundred_days() -> Result<()> {
+    on_every_store(async |site, team| {
+        deck(team, json!({}), messages(2, json!({}))).await?;
+        for _ in 0..5 {
+            team.picked("ann").await?;
+        }
+        advance(site, 400 * 24 * 60 * MINUTE);
+        let both = BTreeSet::from([team.picked("ann").await?, team.picked("ann").await?]);
+        assert_eq!(both.len(), 2);
+        assert_eq!(team.get("/v1/decks/tips/history/ann").await?.expect(200)?["picks"], 2);
         Ok(())
     })
     .await

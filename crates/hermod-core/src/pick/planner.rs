@@ -138,7 +138,7 @@ impl View {
         }
         let sight = after.as_ref().map_or_else(|| SightRef::of(self), SightRef::from);
         match sight.candidates(ask, now) {
-            Err(refusal) => Planned::None(refusal),
+            Err(refusal) => Planned::None(self.sooner(refusal, ask, now)),
             Ok((positions, until)) => {
                 let mut plan = Plan {
                     seq: self.history.seq,
@@ -173,6 +173,21 @@ impl View {
                 Planned::Plan(Box::new(plan))
             }
         }
+    }
+
+    /// The same, if what is reserved is given back before: what is not settled in time is.
+    fn sooner(&self, refusal: Refusal, ask: &Ask, now: Micros) -> Refusal {
+        let mut ends: Vec<Micros> = self.history.open(now).map(|one| one.expires).collect();
+        ends.sort_unstable();
+        for at in ends.into_iter().filter(|at| refusal.retry_at.is_none_or(|retry_at| *at < retry_at)) {
+            let mut history = self.history.clone();
+            history.expire(at, &mut Touched::default());
+            let sight = Sight { index: Index::new(&self.offer, &history), history, offer: &self.offer };
+            if SightRef::from(&sight).candidates(ask, at).is_ok() {
+                return Refusal { retry_at: Some(at), ..refusal };
+            }
+        }
+        refusal
     }
 
     /// A plan of nothing: whoever answers it with nothing knows no more than is known here.

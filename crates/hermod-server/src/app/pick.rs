@@ -10,6 +10,7 @@ mod subject;
 use std::sync::Arc;
 
 use hermod_catalog::{DeckView, OwnMessages, Scope};
+use hermod_core::pick::history::Touched;
 use hermod_core::pick::{
     Ask, Fate, Message, Offer, PickId, Picked, Plan, Planned, Profile, Reason, Recalled, Refusal, Settle, Take, Taken, View,
 };
@@ -125,7 +126,7 @@ impl App {
 
     async fn pick_now(&self, caller: &Caller, ask: &PickAsk, once: Option<&Once>) -> Result<PickAnswer, Problem> {
         let mut seen = self.see(caller, ask).await?;
-        let hint = self.hints.of(&caller.space, &ask.deck, &ask.subject);
+        let hint = self.hints.of(&caller.space, seen_epoch(&seen), &ask.subject);
         let change = self.hints.change_of(&caller.space, &ask.subject);
         // Under an idempotency key something may have been picked before, which is the answer then.
         if once.is_none()
@@ -186,7 +187,7 @@ impl App {
                     seen = self.see(caller, ask).await?;
                     let (view, profile) = self.view(*recalled, &seen, &ask.subject)?;
                     hint.recalled(view, profile, seen.own.generation);
-                    self.hints.keep(&caller.space, &ask.deck, &ask.subject, &hint);
+                    self.hints.keep(&caller.space, seen_epoch(&seen), &ask.subject, &hint);
                 }
             }
         }
@@ -235,7 +236,7 @@ impl App {
         })?;
         if settled.is_done {
             self.hints.changed(&caller.space, &id.subject);
-            self.hints.forget(&caller.space, &id.deck, &id.subject);
+            self.hints.forget(&caller.space, id.epoch, &id.subject);
             self.metrics.picked(
                 id.deck.as_str(),
                 match fate {
@@ -270,7 +271,10 @@ impl App {
         let take = Take::recall(place, subject.clone(), deck.clone(), seen_epoch(&seen));
         let Outcome::Done(Taken::Again(recalled)) = self.engine.run(&take, None).await?.outcome else { return Err(lost()) };
         let (profile, now) = (profile_of(&recalled.profile_bytes)?, recalled.now);
-        Ok((self.view(*recalled, &seen, subject)?.0, profile, now))
+        let mut recalled = *recalled;
+        // What has expired is given back by the next pick, and counts no more.
+        recalled.history.expire(now, &mut Touched::default());
+        Ok((self.view(recalled, &seen, subject)?.0, profile, now))
     }
 
     fn view(&self, recalled: Recalled, seen: &Seen, subject: &Subject) -> Result<(View, Arc<Profile>), Problem> {

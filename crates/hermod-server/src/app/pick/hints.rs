@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hermod_catalog::{DeckView, OwnMessages};
 use hermod_core::pick::take::PLAN_MAX;
 use hermod_core::pick::{Picked, Plan, Profile, Refusal, Shelf, View};
-use hermod_core::{DeckId, Micros, SpaceId, Subject};
+use hermod_core::{Micros, SpaceId, Subject};
 use hermod_engine::Clock;
 use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::Cache;
@@ -60,20 +60,21 @@ impl std::fmt::Debug for Hints {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     space: SpaceId,
-    deck: DeckId,
+    /// Of the deck: one that is made again under the same name has another.
+    epoch: u64,
     subject: Subject,
 }
 
 #[derive(Hash)]
 struct KeyRef<'a> {
     space: &'a SpaceId,
-    deck: &'a DeckId,
+    epoch: u64,
     subject: &'a Subject,
 }
 
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        *self.subject == key.subject && *self.deck == key.deck && *self.space == key.space
+        *self.subject == key.subject && self.epoch == key.epoch && *self.space == key.space
     }
 }
 
@@ -140,24 +141,24 @@ impl Known {
 
 impl Hints {
     /// The hint of a subject, which may know nothing.
-    pub(super) fn of(&self, space: &SpaceId, deck: &DeckId, subject: &Subject) -> Arc<Hint> {
-        if let Some(weighed) = self.cache.get(&KeyRef { space, deck, subject }) {
+    pub(super) fn of(&self, space: &SpaceId, epoch: u64, subject: &Subject) -> Arc<Hint> {
+        if let Some(weighed) = self.cache.get(&KeyRef { space, epoch, subject }) {
             return weighed.hint;
         }
         let hint = Arc::<Hint>::default();
-        self.keep(space, deck, subject, &hint);
+        self.keep(space, epoch, subject, &hint);
         hint
     }
 
     /// Keeps a hint; also one that takes more room than before.
-    pub(super) fn keep(&self, space: &SpaceId, deck: &DeckId, subject: &Subject, hint: &Arc<Hint>) {
+    pub(super) fn keep(&self, space: &SpaceId, epoch: u64, subject: &Subject, hint: &Arc<Hint>) {
         let weighed = Weighed { hint: Arc::clone(hint), bytes: hint.bytes.load(Ordering::Relaxed) };
-        self.cache.insert(Key { space: space.clone(), deck: deck.clone(), subject: subject.clone() }, weighed);
+        self.cache.insert(Key { space: space.clone(), epoch, subject: subject.clone() }, weighed);
     }
 
     /// Forgets what is known of a subject and a deck.
-    pub(super) fn forget(&self, space: &SpaceId, deck: &DeckId, subject: &Subject) {
-        self.cache.remove(&KeyRef { space, deck, subject });
+    pub(super) fn forget(&self, space: &SpaceId, epoch: u64, subject: &Subject) {
+        self.cache.remove(&KeyRef { space, epoch, subject });
     }
 
     /// Grows when something of the subject was changed here.
@@ -207,10 +208,7 @@ impl Hint {
     pub(super) fn recalled(&self, view: View, profile: Arc<Profile>, own: u64) {
         self.bytes.store(view.bytes(), Ordering::Relaxed);
         let mut state = self.state.lock();
-        // Who was told earlier may come later.
-        if state.view.as_ref().is_some_and(|known| known.history().seq > view.history().seq && known.profile() >= view.profile()) {
-            return;
-        }
+        // Who was told earlier may come later, and makes it behind again: the store will tell.
         // Who knew something that was behind is not alone.
         let crowded = if state.view.is_some() || state.crowded > 0 { CROWDED } else { 0 };
         *state = State { view: Some(view), profile, own, known: None, crowded };
