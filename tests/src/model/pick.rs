@@ -8,6 +8,7 @@ use hermod_core::pick::history::{History, OLD};
 use hermod_core::pick::{Fate, Plan, Taken};
 use hermod_core::{Micros, Outcome};
 
+use super::record::Numbers;
 use super::{Asked, Model};
 
 /// How long after the last pick a history is kept.
@@ -347,14 +348,17 @@ impl Picks {
                 return;
             }
         }
-        if is_last {
-            self.undo(subject, rule, Act::Undo, now);
+        if now >= *ends {
             return;
         }
-        let is_bucket = rule.algorithm == hermod_core::limit::Algorithm::TokenBucket;
-        let a_token = rule.per.usual().get().div_ceil(rule.limit);
-        if now < *ends && (!is_bucket || ends - now >= a_token) {
-            self.undo(subject, rule, Act::Refund, now);
+        if rule.algorithm != hermod_core::limit::Algorithm::TokenBucket {
+            return self.undo(subject, rule, if is_last { Act::Undo } else { Act::Refund }, now);
+        }
+        let key = (rule.id.to_string(), subject.to_owned());
+        let Some(record) = self.caps.used.remove(&key) else { return };
+        let left = Numbers::of(rule).without_one(&record, u128::from(*ends), u128::from(now));
+        if left.until > u128::from(now) {
+            self.caps.used.insert(key, left);
         }
     }
 

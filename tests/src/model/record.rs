@@ -160,6 +160,14 @@ impl Numbers {
         Record { used, until: (time + parts.div_ceil(self.limit)) * self.tick }
     }
 
+    /// What is used at `now` without what is left of one token of a bucket that was as new at `ends`, right after it was taken.
+    pub(super) fn without_one(&self, record: &Record, ends: u128, now: u128) -> Record {
+        let view = self.brought(Some(record), now);
+        let Used::Parts { parts, of, at } = view.used else { return view };
+        let left = ((ends / self.tick - now / self.tick) * self.limit).min(of);
+        self.bucket_record(parts.saturating_sub(left), at / self.tick)
+    }
+
     fn window(&self, used: Option<&Used>, now: u128) -> Record {
         let (start, end, next) = self.turns(now);
         let (mut count, mut at, mut ends) = (0, now, end);

@@ -88,13 +88,20 @@ end
 local function returned(count, ends, is_last, kind, p1, p2, p3, p4, p5)
   if #count == 0 or kind == 0 then return count end
   if kind == CALENDAR and (now < p2 or now >= p3) then return count end
-  local act = UNDO
-  if not is_last then
-    act = REFUND
-    if now >= ends then return count end
-    -- What was charged last drains last: so many ticks' worth of the debt of then is left.
-    if kind == BUCKET and floor(ends / p4) - floor(now / p4) < ceil(p2 / p1) then return count end
+  if now >= ends then return count end
+  if kind == BUCKET then
+    -- What was charged last drains last: it is what drains from now until then.
+    local own = (floor(ends / p4) - floor(now / p4)) * p1
+    if own > p2 then own = p2 end
+    local _, debt, _, ts = unpack_ints(HEAD, (bucket(PEEK, 0, count, { kind, 0, p1, p2, p3, p4, p5 })))
+    if own < debt then debt = debt - own else debt = 0 end
+    local till = ts + ceil(debt / p1) * p4
+    if till <= now then return '' end
+    return pack_ints(HEAD, BUCKET, debt, p2, ts, till)
   end
+  -- Of marks the newest if it is this one; else the oldest, which counts no shorter than it would have.
+  local act = REFUND
+  if is_last then act = UNDO end
   local value, _, till = meter(act, 1, count, { kind, 0, p1, p2, p3, p4, p5 })
   if till <= now then return '' end
   return value

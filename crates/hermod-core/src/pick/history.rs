@@ -73,16 +73,6 @@ impl Given {
         Some(Given { kind, ints })
     }
 
-    /// How many of one token have not come back by themselves, where the record ended at `ends` after it was charged.
-    fn left_of_one(&self, ends: Micros, now: Micros) -> u64 {
-        match (self.kind, self.ints) {
-            _ if now >= ends => 0,
-            // What was charged last drains last: so many ticks' worth of the debt of then is left.
-            (1, [limit, period, _, tick_us, _]) => u64::from(ends.get() / tick_us - now.get() / tick_us >= period.div_ceil(limit)),
-            _ => 1,
-        }
-    }
-
     /// Whether it counts at `now`: of a window of the calendar nothing is known before and after it.
     fn is_about(&self, now: Micros) -> bool {
         let [_, start, end, ..] = self.ints;
@@ -119,11 +109,13 @@ impl Counted {
     /// Gives one token back: what it was charged with is `given`, and the record ended at `ends` then.
     fn returned(self, given: &Given, ends: Micros, is_last: bool, now: Micros) -> Option<Counted> {
         let Some(meter) = given.meter().filter(|_| given.is_about(now)) else { return Some(self) };
-        let (act, cost) = if is_last { (Act::Undo, 1) } else { (Act::Refund, given.left_of_one(ends, now)) };
-        if cost == 0 {
-            return Some(self);
-        }
-        let step = meter.step(act, cost, live(Some(&self), now), now);
+        let stored = live(Some(&self), now);
+        let step = match &meter {
+            _ if now >= ends => return Some(self),
+            Meter::Bucket(bucket) => bucket.give_back(stored.map(|(tally, _)| tally), ends, now),
+            // Of marks the newest if it is this one; else the oldest, which counts no shorter than it would have.
+            meter => meter.step(if is_last { Act::Undo } else { Act::Refund }, 1, stored, now),
+        };
         (step.until > now).then_some(Counted { tally: step.tally, until: step.until })
     }
 

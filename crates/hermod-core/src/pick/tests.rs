@@ -240,6 +240,31 @@ fn failed_send_is_refunded() {
 }
 
 #[test]
+fn what_is_given_back_of_a_bucket_is_what_has_not_dripped_back() {
+    let cap = Some(Cap::new(5, "1h", CapKind::Bucket).unwrap());
+    let mut view = view(&Deck { subject_cap: cap, ..deck(Strategy::FreshLru) }, &messages(9, |_| {}));
+    for n in 0..5 {
+        pick_for(&mut view, Ask { lease: us(120 * MINUTE), ..ask(n) }, NOON).unwrap();
+    }
+    // Half of it has: of five tokens two and a half. With the rest given back all five are there again.
+    let mut history = view.history().clone();
+    for n in 0..5 {
+        history.settle(n, Fate::Nacked, us(NOON + 30 * MINUTE), &mut Touched::default());
+    }
+    assert_eq!(history.cap, None);
+    // Given back but for the last: what is left of that one counts.
+    let mut history = view.history().clone();
+    for n in 0..4 {
+        history.settle(n, Fate::Nacked, us(NOON + 30 * MINUTE), &mut Touched::default());
+    }
+    let mut view = View::new(Arc::clone(view.offer()), history, 0);
+    for n in 10..14 {
+        pick(&mut view, n, NOON + 30 * MINUTE).unwrap();
+    }
+    assert_eq!(pick(&mut view, 14, NOON + 30 * MINUTE).unwrap_err().reason, Reason::SubjectCap);
+}
+
+#[test]
 fn long_histories_are_cut_back_and_nothing_counts_as_never_sent() {
     let deck = Deck { history_max: 16, ..deck(Strategy::FreshLru) };
     let mut view = view(&deck, &messages(300, |_| {}));

@@ -122,6 +122,17 @@ impl Bucket {
         Step { tally: Tally { amount: debt, unit: self.period, ts, marks: None, kind: Kind::Bucket }, until, is_refused }
     }
 
+    /// Gives back what is left of one token, where the record ended at `ends` right after it was charged: what was charged
+    /// last drains last, so it is what drains from now until then.
+    pub fn give_back(&self, stored: Option<&Tally>, ends: Micros, now: Micros) -> Step {
+        let (debt, time) = self.level(stored, now);
+        let ticks = (ends.get() / self.tick_us).saturating_sub(now.get() / self.tick_us);
+        let debt = debt.saturating_sub(ticks.saturating_mul(self.limit).min(self.period));
+        let until = Micros::saturating((time + debt.div_ceil(self.limit)) * self.tick_us);
+        let ts = Micros::saturating(time * self.tick_us);
+        Step { tally: Tally { amount: debt, unit: self.period, ts, marks: None, kind: Kind::Bucket }, until, is_refused: false }
+    }
+
     /// The debt at `now`, and the tick that counts.
     fn level(&self, stored: Option<&Tally>, now: Micros) -> (u64, u64) {
         let time = now.get() / self.tick_us;
