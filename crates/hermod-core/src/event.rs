@@ -12,8 +12,11 @@ pub mod read;
 pub use log::{Event, Happened, Kind};
 pub use read::{ReadEvents, Recorded};
 
-/// So many events are kept in each log.
+/// So many events are kept in each log, and up to [`TRIM`] more.
 pub const KEEP: usize = 10_000;
+
+/// What is too many goes with each so many'th event: to trim a stream costs more than to write to it.
+pub const TRIM: u64 = 128;
 
 /// So many are read at once at most.
 pub const READ_MAX: usize = 200;
