@@ -1,6 +1,7 @@
 //! pick: decks, their messages, and who gets which: the operation on every engine, and the service at its boundary.
 
 mod catalog;
+mod costs;
 mod differential;
 mod events;
 mod service;

@@ -1,0 +1,316 @@
+//! What a plan is made from, and the order in it: an offer, a history, and what follows from it.
+
+use std::collections::BTreeMap;
+
+use super::{Ask, Reason, Refusal};
+use crate::chance::Seed;
+use crate::int::Micros;
+use crate::pick::bits::Bits;
+use crate::pick::deck::Strategy;
+use crate::pick::history::{Counted, Entry, History, OLD};
+use crate::pick::offer::{Hushed, Offer};
+use crate::pick::take::{CLEAN_MAX, PLAN_MAX, Plan};
+
+/// So many draws by weight are tried before all that is left is gone through.
+const TRIES: u64 = 64;
+/// A history is cut back when it is so much longer than it should be: then so much at once.
+const SPARE: usize = 64;
+/// So many steps are looked ahead for the next time something is allowed.
+const STEPS: usize = 16;
+
+/// What follows from a history.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    /// Positions of what was ever sent.
+    pub(super) seen: Bits,
+    /// Positions of what was sent long ago.
+    pub(super) old: Bits,
+    /// Positions by the number of their last pick.
+    pub(super) recent: BTreeMap<u64, u32>,
+    /// Messages that were deleted, and are still in the history.
+    deleted: Vec<u32>,
+}
+
+impl Index {
+    pub(super) fn new(offer: &Offer, history: &History) -> Index {
+        let room = offer.messages().count();
+        let mut index = Index { seen: Bits::new(room), old: Bits::new(room), ..Index::default() };
+        for (ordinal, entry) in &history.entries {
+            match offer.position(*ordinal) {
+                Some(position) => {
+                    index.seen.insert(position);
+                    index.recent.insert(entry.seq, position);
+                }
+                None if offer.shelf.is_deleted(*ordinal) => index.deleted.push(*ordinal),
+                None => {}
+            }
+        }
+        for ordinal in history.all_old() {
+            match offer.position(ordinal) {
+                Some(position) => {
+                    index.seen.insert(position);
+                    index.old.insert(position);
+                }
+                None if offer.shelf.is_deleted(ordinal) => index.deleted.push(ordinal),
+                None => {}
+            }
+        }
+        index
+    }
+}
+
+/// When the first of some messages is allowed.
+#[derive(Clone, Copy)]
+enum Soonest {
+    /// Then; none: now.
+    At(Option<Micros>),
+    /// There are none.
+    Never,
+}
+
+/// An offer and a history that was made for this plan alone.
+pub(super) struct Sight<'a> {
+    pub(super) offer: &'a Offer,
+    pub(super) history: History,
+    pub(super) index: Index,
+}
+
+/// A position, and the number of its last pick.
+pub(super) type Numbered = (u32, u64);
+
+/// The candidates so far.
+struct Chosen {
+    list: Vec<Numbered>,
+    most: usize,
+}
+
+impl Chosen {
+    /// How many more are wanted.
+    fn left(&self) -> usize {
+        self.most.saturating_sub(self.list.len())
+    }
+
+    /// As many of these as are wanted.
+    fn extend(&mut self, positions: impl Iterator<Item = Numbered>) {
+        self.list.extend(positions.take(self.most.saturating_sub(self.list.len())));
+    }
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy)]
+pub(super) struct SightRef<'a> {
+    pub(super) offer: &'a Offer,
+    pub(super) history: &'a History,
+    pub(super) index: &'a Index,
+}
+
+impl<'a> From<&'a Sight<'a>> for SightRef<'a> {
+    fn from(sight: &'a Sight<'a>) -> SightRef<'a> {
+        SightRef { offer: sight.offer, history: &sight.history, index: &sight.index }
+    }
+}
+
+impl SightRef<'_> {
+    /// Positions in the order they are to be tried, and until when that holds.
+    pub(super) fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<Numbered>, Micros), Refusal> {
+        let hush = self.offer.hush(now);
+        let (is_hushed, until) = match hush {
+            Ok((_, until)) => (true, until),
+            Err(until) => (false, until),
+        };
+        let eligible = self.eligible(is_hushed);
+        if self.subject_until(now).is_none() {
+            let positions = self.order(&eligible, ask, now);
+            if !positions.is_empty() {
+                return Ok((positions, until));
+            }
+        }
+        let reason = match hush {
+            _ if self.offer.is_empty() => Reason::NoMessages,
+            Ok((Hushed::Muted, _)) => Reason::Muted,
+            Ok((Hushed::Quiet, _)) => Reason::Quiet,
+            Err(_) if self.subject_until(now).is_some() => Reason::SubjectCap,
+            Err(_) => Reason::MessageCap,
+        };
+        Err(Refusal { reason, retry_at: self.retry_at(now) })
+    }
+
+    fn eligible(&self, is_hushed: bool) -> Bits {
+        if is_hushed { self.offer.eligible.and(&self.offer.critical) } else { self.offer.eligible.clone() }
+    }
+
+    /// When the subject's cap allows the next one; none: now.
+    pub(super) fn subject_until(&self, now: Micros) -> Option<Micros> {
+        self.offer.cap.as_ref().and_then(|meter| Counted::refused_until(self.history.cap.as_ref(), meter, now))
+    }
+
+    /// When a message's own cap allows it; none: now.
+    pub(super) fn refused_until(&self, position: u32, now: Micros) -> Option<Micros> {
+        let (_, meter) = self.offer.meter(position)?;
+        let entry = self.history.entries.get(&self.offer.at(position)?.ordinal)?;
+        Counted::refused_until(Some(entry.count.as_ref()?), meter, now)
+    }
+
+    /// When something will be allowed, if nothing changes.
+    fn retry_at(&self, now: Micros) -> Option<Micros> {
+        let next_start = self.offer.next_start;
+        if self.offer.is_empty() {
+            return next_start;
+        }
+        let mut at = now;
+        for _ in 0..STEPS {
+            let hushed = self.offer.hush(at).ok().map(|(_, until)| until);
+            let later = match (self.soonest(&self.eligible(hushed.is_some()), at), hushed) {
+                (Soonest::Never, Some(until)) => until,
+                (Soonest::Never, None) => return next_start,
+                (Soonest::At(until), hushed) => match (until.max(self.subject_until(at)), hushed) {
+                    (None, _) => break,
+                    (Some(until), hushed) => hushed.map_or(until, |hushed| until.min(hushed)),
+                },
+            };
+            if later == Micros::MAX {
+                return next_start;
+            }
+            at = later;
+        }
+        Some(next_start.map_or(at, |start| at.min(start)))
+    }
+
+    /// When the first of these is allowed by its own cap.
+    fn soonest(&self, eligible: &Bits, now: Micros) -> Soonest {
+        // What was never sent, or so long ago that no more is known, has no cap that could refuse it.
+        let is_free = eligible.without(&self.index.seen).or(&eligible.and(&self.index.old)).count() > 0;
+        if is_free {
+            return Soonest::At(None);
+        }
+        let recent = self.index.recent.values().filter(|position| eligible.contains(**position));
+        // None is before all times.
+        recent.map(|position| self.refused_until(*position, now)).min().map_or(Soonest::Never, Soonest::At)
+    }
+
+    /// So many of the eligible, in the order of the deck's strategy, without those whose own cap refuses them.
+    fn order(&self, eligible: &Bits, ask: &Ask, now: Micros) -> Vec<Numbered> {
+        let (seed, most) = (ask.seed, ask.candidates.clamp(1, PLAN_MAX));
+        let mut positions = Chosen { list: Vec::with_capacity(most), most };
+        match self.offer.shelf.deck.strategy {
+            Strategy::FreshLru => self.fresh_first(eligible, seed, now, &mut positions),
+            Strategy::Weighted => self.draw(eligible.clone(), seed, &mut positions, |position| {
+                let ordinal = self.offer.at(position)?.ordinal;
+                self.refused_until(position, now).is_none().then(|| self.history.number_of(ordinal))
+            }),
+            Strategy::Sequence => {
+                self.in_turn(&eligible.without(&self.index.seen), 0, &mut positions);
+                self.in_turn(&eligible.and(&self.index.old), OLD, &mut positions);
+                self.longest_ago(eligible, now, &mut positions);
+            }
+            Strategy::Priority => {
+                for (turn, class) in (0..).zip(self.classes()) {
+                    if positions.left() == 0 {
+                        break;
+                    }
+                    self.fresh_first(&eligible.and(&class), seed.child(turn), now, &mut positions);
+                }
+            }
+        }
+        positions.list
+    }
+
+    /// Positions by priority, the highest first, with the subject's own messages among them.
+    fn classes(&self) -> Vec<Bits> {
+        let shelf = &self.offer.shelf;
+        let room = self.offer.messages().count();
+        if room == shelf.messages.len() {
+            return shelf.classes.clone();
+        }
+        let mut classes: BTreeMap<i32, Bits> = BTreeMap::new();
+        for (position, message) in (0..).zip(self.offer.messages()) {
+            classes.entry(-message.priority.max(-i32::MAX)).or_insert_with(|| Bits::new(room)).insert(position);
+        }
+        classes.into_values().collect()
+    }
+
+    /// What was never sent at random, then what was sent longest ago.
+    fn fresh_first(&self, eligible: &Bits, seed: Seed, now: Micros, out: &mut Chosen) {
+        // Neither has a cap that could refuse it.
+        self.draw(eligible.without(&self.index.seen), seed.child(0), out, |_| Some(0));
+        if out.left() > 0 {
+            self.draw(eligible.and(&self.index.old), seed.child(1), out, |_| Some(OLD));
+            self.longest_ago(eligible, now, out);
+        }
+    }
+
+    fn in_turn(&self, set: &Bits, seq: u64, out: &mut Chosen) {
+        let mut positions: Vec<u32> = set.iter().take(PLAN_MAX).collect();
+        let shared = u32::try_from(self.offer.shelf.messages.len()).unwrap_or(u32::MAX);
+        positions.extend(set.iter().filter(|position| *position >= shared).take(PLAN_MAX));
+        positions.sort_by_key(|position| self.offer.at(*position).map_or(u32::MAX, |message| message.ordinal));
+        positions.dedup();
+        out.extend(positions.into_iter().map(|position| (position, seq)));
+    }
+
+    fn longest_ago(&self, eligible: &Bits, now: Micros, out: &mut Chosen) {
+        let recent = self.index.recent.iter().filter(|(_, position)| eligible.contains(**position));
+        let allowed = recent.filter(|(_, position)| self.refused_until(**position, now).is_none());
+        out.extend(allowed.map(|(seq, position)| (*position, *seq)));
+    }
+
+    /// At random by weight, one after the other; `number` tells the number of its last pick, none if its cap refuses it.
+    fn draw(&self, mut set: Bits, seed: Seed, out: &mut Chosen, number: impl Fn(u32) -> Option<u64>) {
+        let mut left = set.count();
+        let mut turn = 0;
+        while left > 0 && out.left() > 0 {
+            let Some(position) = self.draw_one(&set, left, seed.child(turn)) else { return };
+            turn += 1;
+            set.remove(position);
+            left -= 1;
+            out.list.extend(number(position).map(|seq| (position, seq)));
+        }
+    }
+
+    fn draw_one(&self, set: &Bits, left: u64, seed: Seed) -> Option<u32> {
+        if self.offer.is_even {
+            return set.nth(seed.below(left));
+        }
+        // A message is kept as often as its weight says, beside the heaviest.
+        let most = u64::from(self.offer.weight_max.max(1));
+        for turn in 0..TRIES {
+            let position = set.nth(seed.child(2 * turn).below(left))?;
+            if seed.child(2 * turn + 1).below(most) < self.weight(position) {
+                return Some(position);
+            }
+        }
+        let total: u64 = set.iter().map(|position| self.weight(position)).sum();
+        let mut rest = seed.child(2 * TRIES).below(total);
+        set.iter().find(|position| match rest.checked_sub(self.weight(*position)) {
+            Some(less) => {
+                rest = less;
+                false
+            }
+            None => true,
+        })
+    }
+
+    fn weight(&self, position: u32) -> u64 {
+        self.offer.at(position).map_or(0, |message| u64::from(message.weight))
+    }
+
+    /// What is to be forgotten, and what is to be put among the old.
+    pub(super) fn clean(&self, plan: &mut Plan, now: Micros) {
+        plan.forget = self.index.deleted.iter().copied().take(CLEAN_MAX).collect();
+        let most = usize::try_from(self.offer.shelf.deck.history_max).unwrap_or(usize::MAX);
+        if self.history.entries.len() < most.saturating_add(SPARE) {
+            return;
+        }
+        let is_idle = |ordinal: u32| {
+            let is_over = |entry: &Entry| entry.count.as_ref().is_none_or(|count| count.until <= now);
+            let is_reserved = self.history.open(now).any(|one| one.ordinal == ordinal);
+            let is_planned = plan.candidates.iter().any(|candidate| candidate.ordinal == ordinal);
+            self.history.entries.get(&ordinal).is_some_and(is_over) && !is_reserved && !is_planned
+        };
+        // Those that are for others now are at their place by number as well.
+        let mut oldest: Vec<(u64, u32)> = self.history.entries.iter().map(|(ordinal, entry)| (entry.seq, *ordinal)).collect();
+        oldest.sort_unstable();
+        let excess = (self.history.entries.len() - most).min(CLEAN_MAX);
+        plan.evict = oldest.into_iter().map(|(_, ordinal)| ordinal).filter(|ordinal| is_idle(*ordinal)).take(excess).collect();
+    }
+}
