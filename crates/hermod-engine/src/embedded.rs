@@ -19,6 +19,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hermod_core::{Micros, Once, Operation, Outcome, Partitions, State, once};
 use parking_lot::Mutex;
@@ -267,14 +268,22 @@ fn settle(shards: &mut [State]) {
     });
 }
 
+/// How often, and how far apart, a folder that is in use is tried: who had it may be about to let go, and a program that
+/// is being started by it has it for a moment, too.
+const LOCK_TRIES: u32 = 25;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 /// Takes the folder for this process.
 fn lock(folder: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Folder { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(io)?;
     let file = File::options().create(true).truncate(false).write(true).open(folder.join("lock")).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: folder.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(io(source)),
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
     }
+    Err(OpenError::Locked { path: folder.to_owned() })
 }
