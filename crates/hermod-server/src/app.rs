@@ -5,6 +5,7 @@
 
 mod decks;
 mod events;
+mod generations;
 mod keys;
 mod limit;
 mod pick;

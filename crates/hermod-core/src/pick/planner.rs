@@ -17,7 +17,7 @@ use crate::int::Micros;
 use crate::limit::meter::Meter;
 use crate::word::word_enum;
 
-use sight::{Index, Sight, SightRef};
+use sight::{Index, Sight};
 
 /// One subject's offer and history, as a plan is made from them.
 #[derive(Clone, Debug)]
@@ -86,8 +86,15 @@ impl View {
         View { offer, history, profile, index }
     }
 
-    fn sight(&self) -> SightRef<'_> {
-        SightRef { offer: &self.offer, history: &self.history, index: &self.index }
+    /// As it is when what has expired by `now` is given back, and how many that are.
+    fn after(&self, now: Micros) -> (View, u32) {
+        let mut history = self.history.clone();
+        let expired = history.expire(now, &mut Touched::default());
+        (View::new(Arc::clone(&self.offer), history, self.profile), expired)
+    }
+
+    fn sight(&self) -> Sight<'_> {
+        Sight { offer: &self.offer, history: &self.history, index: &self.index }
     }
 
     /// The offer.
@@ -113,15 +120,10 @@ impl View {
 
     /// Plans a pick.
     pub fn plan(&self, ask: &Ask, now: Micros) -> Planned {
-        let mut touched = Touched::default();
-        let mut after = None;
-        let mut expired = 0;
-        if self.history.reserved.iter().any(|one| one.is_expired(now)) {
-            let mut history = self.history.clone();
-            expired = history.expire(now, &mut touched);
-            after = Some(Sight { index: Index::new(&self.offer, &history), history, offer: &self.offer });
-        }
-        let sight = after.as_ref().map_or_else(|| self.sight(), SightRef::from);
+        let is_due = self.history.reserved.iter().any(|one| one.is_expired(now));
+        let after = is_due.then(|| self.after(now));
+        let expired = after.as_ref().map_or(0, |(_, expired)| *expired);
+        let sight = after.as_ref().map_or(self, |(view, _)| view).sight();
         match sight.candidates(ask, now) {
             Err(refusal) => Planned::None(self.sooner(refusal, ask, now)),
             Ok((positions, until)) => {
@@ -165,10 +167,7 @@ impl View {
         let mut ends: Vec<Micros> = self.history.open(now).map(|one| one.expires).collect();
         ends.sort_unstable();
         for at in ends.into_iter().filter(|at| refusal.retry_at.is_none_or(|retry_at| *at < retry_at)) {
-            let mut history = self.history.clone();
-            history.expire(at, &mut Touched::default());
-            let sight = Sight { index: Index::new(&self.offer, &history), history, offer: &self.offer };
-            if SightRef::from(&sight).candidates(ask, at).is_ok() {
+            if self.after(at).0.sight().candidates(ask, at).is_ok() {
                 return Refusal { retry_at: Some(at), ..refusal };
             }
         }
@@ -217,10 +216,10 @@ impl View {
         true
     }
 
-    /// Has the same history under another offer.
-    pub fn offered(&mut self, offer: Arc<Offer>, profile: u64) {
+    /// Has the same history under another offer, for the same profile.
+    pub fn offered(&mut self, offer: Arc<Offer>) {
         self.index = Index::new(&offer, &self.history);
-        (self.offer, self.profile) = (offer, profile);
+        self.offer = offer;
     }
 
     /// When a message could be sent by its own cap; none: now.

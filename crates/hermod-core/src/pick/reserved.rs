@@ -24,6 +24,16 @@ impl Fate {
         [Fate::Open, Fate::Acked, Fate::Nacked, Fate::Expired].into_iter().find(|fate| fate.number() == n)
     }
 
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Fate::Open => "open",
+            Fate::Acked => "acked",
+            Fate::Nacked => "nacked",
+            Fate::Expired => "expired",
+        }
+    }
+
     /// Its number.
     pub fn number(self) -> u8 {
         match self {

@@ -3,6 +3,7 @@
 //! Messages are known by their *position* here, which is dense; their ordinals have gaps where messages were deleted or
 //! are for named subjects only.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,10 +44,8 @@ impl Shelf {
         let (mut plain, mut critical, mut special) = (Bits::new(messages.len()), Bits::new(messages.len()), Vec::new());
         let mut caps = Caps::default();
         let mut cap_of = Vec::with_capacity(messages.len());
-        let mut classes: BTreeMap<i32, Bits> = BTreeMap::new();
         for (position, message) in (0..).zip(messages.iter()) {
             cap_of.push(caps.number(message.cap.as_ref()));
-            classes.entry(-message.priority.max(-i32::MAX)).or_insert_with(|| Bits::new(messages.len())).insert(position);
             if message.critical {
                 critical.insert(position);
             }
@@ -65,7 +64,7 @@ impl Shelf {
         let weight_max = messages.iter().map(weight).max().unwrap_or(1);
         let is_even = messages.iter().all(|message| message.weight == weight_max);
         let meters = caps.list.iter().map(|cap| cap.meter(&Zone::utc())).collect();
-        let (classes, caps) = (classes.into_values().collect(), caps.list);
+        let (classes, caps) = (classes(messages.iter(), messages.len()), caps.list);
         Shelf { deck, messages, tombstones, plain, special, critical, classes, cap_of, caps, meters, weight_max, is_even }
     }
 
@@ -86,6 +85,15 @@ impl Shelf {
     pub(super) fn is_deleted(&self, ordinal: u32) -> bool {
         self.tombstones.binary_search(&ordinal).is_ok()
     }
+}
+
+/// Positions by priority, the highest first.
+pub(super) fn classes<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, room: usize) -> Vec<Bits> {
+    let mut classes: BTreeMap<Reverse<i32>, Bits> = BTreeMap::new();
+    for (position, message) in (0..).zip(messages) {
+        classes.entry(Reverse(message.priority)).or_insert_with(|| Bits::new(room)).insert(position);
+    }
+    classes.into_values().collect()
 }
 
 /// Different caps, each once: a deck has few.

@@ -116,18 +116,19 @@ impl App {
     pub async fn pick(&self, caller: &Caller, ask: &PickAsk, once: Option<&Once>) -> Result<PickAnswer, Problem> {
         caller.need(Scope::DecksPick)?;
         let answer = self.pick_now(caller, ask, once).await?;
-        let outcome = match &answer {
-            PickAnswer::Picked(_) => "picked",
-            PickAnswer::None { refusal, .. } => refusal.reason.as_str(),
-        };
-        self.metrics.picked(ask.deck.as_str(), outcome);
+        match &answer {
+            // It was counted when it was picked.
+            PickAnswer::Picked(picked) if picked.is_replayed => {}
+            PickAnswer::Picked(_) => self.metrics.picked(ask.deck.as_str(), "picked"),
+            PickAnswer::None { refusal, .. } => self.metrics.picked(ask.deck.as_str(), refusal.reason.as_str()),
+        }
         Ok(answer)
     }
 
     async fn pick_now(&self, caller: &Caller, ask: &PickAsk, once: Option<&Once>) -> Result<PickAnswer, Problem> {
-        let mut seen = self.see(caller, ask).await?;
+        let mut seen = self.see(caller, &ask.deck, &ask.subject).await?;
         let hint = self.hints.of(&caller.space, seen_epoch(&seen), &ask.subject);
-        let change = self.hints.change_of(&caller.space, &ask.subject);
+        let change = self.hints.changes.of(&caller.space, &ask.subject);
         // Under an idempotency key something may have been picked before, which is the answer then.
         if once.is_none()
             && let Some((refusal, now)) = hint.known(&seen.deck, &seen.own, change)
@@ -184,7 +185,7 @@ impl App {
                 Taken::Again(recalled) => {
                     now = recalled.now;
                     is_fresh = true;
-                    seen = self.see(caller, ask).await?;
+                    seen = self.see(caller, &ask.deck, &ask.subject).await?;
                     let (view, profile) = self.view(*recalled, &seen, &ask.subject)?;
                     hint.recalled(view, profile, seen.own.generation);
                     self.hints.keep(&caller.space, seen_epoch(&seen), &ask.subject, &hint);
@@ -235,27 +236,16 @@ impl App {
             Problem::new(Code::NotFound, what).in_field("id")
         })?;
         if settled.is_done {
-            self.hints.changed(&caller.space, &id.subject);
+            self.hints.changes.grow(&caller.space, &id.subject);
             self.hints.forget(&caller.space, id.epoch, &id.subject);
-            self.metrics.picked(
-                id.deck.as_str(),
-                match fate {
-                    Fate::Acked => "acked",
-                    Fate::Nacked => "nacked",
-                    Fate::Expired | Fate::Open => "expired",
-                },
-            );
+            self.metrics.picked(id.deck.as_str(), fate.as_str());
         }
         let durability = settled.is_done.then_some(ran.durability);
         Ok(PickSettled { fate, is_done: settled.is_done, now: settled.now, durability, is_replayed })
     }
 
     /// The deck, and what it has for the subject alone.
-    async fn see(&self, caller: &Caller, ask: &PickAsk) -> Result<Seen, Problem> {
-        self.see_deck(caller, &ask.deck, &ask.subject).await
-    }
-
-    async fn see_deck(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<Seen, Problem> {
+    async fn see(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<Seen, Problem> {
         let deck = self.catalog.deck(&caller.space, deck).ok_or_else(|| deck_not_found(deck))?;
         let own = match self.catalog.own_messages_now(&caller.space, &deck, subject.as_str()) {
             Some(own) => own,
@@ -265,16 +255,17 @@ impl App {
     }
 
     /// What the store knows of a subject, as the planner sees it.
-    async fn recall(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<(View, Profile, Micros), Problem> {
-        let seen = self.see_deck(caller, deck, subject).await?;
+    async fn recall(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<(View, Arc<Profile>, Micros), Problem> {
+        let seen = self.see(caller, deck, subject).await?;
         let place = self.engine.partitions().place(&caller.space, subject.as_str());
         let take = Take::recall(place, subject.clone(), deck.clone(), seen_epoch(&seen));
         let Outcome::Done(Taken::Again(recalled)) = self.engine.run(&take, None).await?.outcome else { return Err(lost()) };
-        let (profile, now) = (profile_of(&recalled.profile_bytes)?, recalled.now);
         let mut recalled = *recalled;
+        let now = recalled.now;
         // What has expired is given back by the next pick, and counts no more.
         recalled.history.expire(now, &mut Touched::default());
-        Ok((self.view(recalled, &seen, subject)?.0, profile, now))
+        let (view, profile) = self.view(recalled, &seen, subject)?;
+        Ok((view, profile, now))
     }
 
     fn view(&self, recalled: Recalled, seen: &Seen, subject: &Subject) -> Result<(View, Arc<Profile>), Problem> {
@@ -291,8 +282,7 @@ impl App {
             return;
         }
         let offer = Offer::new(shelf, seen.own.messages.clone(), subject, hinted.profile, now);
-        let version = hinted.view.profile();
-        hinted.view.offered(Arc::new(offer), version);
+        hinted.view.offered(Arc::new(offer));
         *hinted.own = seen.own.generation;
     }
 

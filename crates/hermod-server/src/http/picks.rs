@@ -6,7 +6,6 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use hermod_core::pick::Fate;
 use hermod_core::{DeckId, Micros, Subject};
 use hermod_engine::Durability;
 use serde::{Deserialize, Serialize};
@@ -258,11 +257,7 @@ pub(crate) async fn pick(State(shell): State<Arc<Shell>>, caller: Caller, Id(dec
 }
 
 fn settled(id: &str, settled: &PickSettled) -> Response {
-    let outcome = match settled.fate {
-        Fate::Acked => "acked",
-        Fate::Nacked => "nacked",
-        Fate::Expired | Fate::Open => "expired",
-    };
+    let outcome = settled.fate.as_str();
     let (now, replayed) = (Time::passed(settled.now), settled.is_replayed);
     answer(StatusCode::OK, &SettledDocument { outcome, pick: id, settled: settled.is_done, now, durability: settled.durability, replayed })
 }
@@ -306,10 +301,10 @@ pub(crate) async fn history(
     let Query(query) = query.map_err(|fault| bad_query(&fault, "limit", "limit"))?;
     let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
     let (deck, subject) = (DeckId::new(deck)?, Subject::new(subject)?);
-    let HistoryAnswer { picks, sent, older, open, subject_cap_until, .. } = shell.app.pick_history(&caller, &deck, &subject, limit).await?;
+    let HistoryAnswer { picks, sent, older, open, subject_cap_until } = shell.app.pick_history(&caller, &deck, &subject, limit).await?;
     let items = sent
         .iter()
-        .map(|(message, _, at)| SentDocument { id: message.as_ref().map(|message| message.id.as_str()), sent_at: Time::passed(*at) });
+        .map(|(message, at)| SentDocument { id: message.as_ref().map(|message| message.id.as_str()), sent_at: Time::passed(*at) });
     let document = HistoryDocument { picks, items: items.collect(), older, open, subject_cap_until: subject_cap_until.map(Time) };
     Ok(answer(StatusCode::OK, &document))
 }

@@ -9,6 +9,7 @@ use crate::pick::bits::Bits;
 use crate::pick::deck::Strategy;
 use crate::pick::history::{Counted, Entry, History, OLD};
 use crate::pick::offer::{Hushed, Offer};
+use crate::pick::shelf::classes;
 use crate::pick::take::{CLEAN_MAX, PLAN_MAX, Plan};
 
 /// So many draws by weight are tried before all that is left is gone through.
@@ -68,13 +69,6 @@ enum Soonest {
     Never,
 }
 
-/// An offer and a history that was made for this plan alone.
-pub(super) struct Sight<'a> {
-    pub(super) offer: &'a Offer,
-    pub(super) history: History,
-    pub(super) index: Index,
-}
-
 /// A position, and the number of its last pick.
 pub(super) type Numbered = (u32, u64);
 
@@ -92,25 +86,20 @@ impl Chosen {
 
     /// As many of these as are wanted.
     fn extend(&mut self, positions: impl Iterator<Item = Numbered>) {
-        self.list.extend(positions.take(self.most.saturating_sub(self.list.len())));
+        let left = self.left();
+        self.list.extend(positions.take(left));
     }
 }
 
 /// What a plan is made from.
 #[derive(Clone, Copy)]
-pub(super) struct SightRef<'a> {
+pub(super) struct Sight<'a> {
     pub(super) offer: &'a Offer,
     pub(super) history: &'a History,
     pub(super) index: &'a Index,
 }
 
-impl<'a> From<&'a Sight<'a>> for SightRef<'a> {
-    fn from(sight: &'a Sight<'a>) -> SightRef<'a> {
-        SightRef { offer: sight.offer, history: &sight.history, index: &sight.index }
-    }
-}
-
-impl SightRef<'_> {
+impl Sight<'_> {
     /// Positions in the order they are to be tried, and until when that holds.
     pub(super) fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<Numbered>, Micros), Refusal> {
         let hush = self.offer.hush(now);
@@ -222,11 +211,7 @@ impl SightRef<'_> {
         if room == shelf.messages.len() {
             return shelf.classes.clone();
         }
-        let mut classes: BTreeMap<i32, Bits> = BTreeMap::new();
-        for (position, message) in (0..).zip(self.offer.messages()) {
-            classes.entry(-message.priority.max(-i32::MAX)).or_insert_with(|| Bits::new(room)).insert(position);
-        }
-        classes.into_values().collect()
+        classes(self.offer.messages(), room)
     }
 
     /// What was never sent at random, then what was sent longest ago.

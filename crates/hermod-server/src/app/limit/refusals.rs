@@ -7,9 +7,7 @@
 //! Time is measured from the answer by this server's steady clock, so that it does not matter how
 //! far its clock is from the store's.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hermod_core::{Micros, SpaceId, Subject};
@@ -17,19 +15,17 @@ use quick_cache::Equivalent;
 use quick_cache::sync::Cache;
 
 use super::{CheckAnswer, CheckAsk};
+use crate::app::generations::Generations;
 
 /// So many refusals are remembered.
 const REFUSALS_MAX: usize = 100_000;
 /// Nothing is remembered for longer.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Giving back invalidates the refusals of all subjects that share one of so many numbers.
-const GENERATIONS: usize = 1024;
 
 /// Refusals that are known to stand.
 pub(crate) struct Refusals {
     cache: Cache<Key, Arc<Refusal>>,
-    generations: Vec<AtomicU64>,
-    hasher: RandomState,
+    generations: Generations,
 }
 
 impl std::fmt::Debug for Refusals {
@@ -70,32 +66,22 @@ struct Refusal {
 
 impl Refusals {
     pub(super) fn new() -> Refusals {
-        let generations = (0..GENERATIONS).map(|_| AtomicU64::new(0)).collect();
-        Refusals { cache: Cache::new(REFUSALS_MAX), generations, hasher: RandomState::new() }
-    }
-
-    fn counter(&self, space: &SpaceId, subject: &Subject) -> &AtomicU64 {
-        let hash = self.hasher.hash_one((space, subject));
-        let count = u64::try_from(GENERATIONS).unwrap_or(1);
-        let at = usize::try_from(hash % count).unwrap_or(0);
-        self.generations.get(at).expect("a remainder is below the count")
+        Refusals { cache: Cache::new(REFUSALS_MAX), generations: Generations::default() }
     }
 
     /// Grows when something of the subject is given back. To be read before the store is asked.
     pub(super) fn generation(&self, space: &SpaceId, subject: &Subject) -> u64 {
-        self.counter(space, subject).load(Ordering::Acquire)
+        self.generations.of(space, subject)
     }
 
     /// Something was given back.
     pub(super) fn forget(&self, space: &SpaceId, subject: &Subject) {
-        self.counter(space, subject).fetch_add(1, Ordering::AcqRel);
+        self.generations.grow(space, subject);
     }
 
     /// Something that all subjects share was given back.
     pub(super) fn forget_all(&self) {
-        for generation in &self.generations {
-            generation.fetch_add(1, Ordering::AcqRel);
-        }
+        self.generations.grow_all();
     }
 
     /// The answer, if it is known to be a refusal.

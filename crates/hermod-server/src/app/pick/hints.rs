@@ -5,9 +5,8 @@
 //! second: that is how soon every change is seen everywhere.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hermod_catalog::{DeckView, OwnMessages};
@@ -19,14 +18,14 @@ use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, Weighter};
 
+use crate::app::generations::Generations;
+
 /// How much memory hints take, about.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Most hints are of small decks.
 const HINTS_ABOUT: usize = 16_384;
 /// A refusal is not remembered for longer.
 const LONGEST: Duration = Duration::from_secs(1);
-/// A change of a subject invalidates the refusals of all that share one of so many numbers.
-const CHANGES: usize = 1_024;
 /// The candidates of a plan for a subject for whom nobody else picks: none is wanted but the first.
 const PLAN_SHORT: usize = 3;
 /// After a plan was behind, so many have the most candidates there can be.
@@ -39,15 +38,14 @@ pub(crate) struct Hints {
     cache: Cache<Key, Weighed, ByBytes>,
     /// Compiled decks by epoch, which no two decks share, with the generation they were compiled for.
     shelves: RwLock<HashMap<u64, (u64, Arc<Shelf>)>>,
-    changes: Vec<AtomicU64>,
-    hasher: RandomState,
+    /// Grow when something of a subject was changed here: no refusal stands.
+    pub(super) changes: Generations,
 }
 
 impl Default for Hints {
     fn default() -> Hints {
-        let changes = (0..CHANGES).map(|_| AtomicU64::new(0)).collect();
         let cache = Cache::with_weighter(HINTS_ABOUT, BYTES_MAX, ByBytes);
-        Hints { cache, shelves: RwLock::default(), changes, hasher: RandomState::new() }
+        Hints { cache, shelves: RwLock::default(), changes: Generations::default() }
     }
 }
 
@@ -159,22 +157,6 @@ impl Hints {
     /// Forgets what is known of a subject and a deck.
     pub(super) fn forget(&self, space: &SpaceId, epoch: u64, subject: &Subject) {
         self.cache.remove(&KeyRef { space, epoch, subject });
-    }
-
-    /// Grows when something of the subject was changed here.
-    pub(super) fn change_of(&self, space: &SpaceId, subject: &Subject) -> u64 {
-        self.counter(space, subject).load(Ordering::Acquire)
-    }
-
-    /// Something of the subject was changed: no refusal stands.
-    pub(super) fn changed(&self, space: &SpaceId, subject: &Subject) {
-        self.counter(space, subject).fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn counter(&self, space: &SpaceId, subject: &Subject) -> &AtomicU64 {
-        let count = u64::try_from(CHANGES).unwrap_or(1);
-        let at = usize::try_from(self.hasher.hash_one((space, subject)) % count).unwrap_or(0);
-        self.changes.get(at).expect("a remainder is below the count")
     }
 
     /// A deck, compiled; once for each version of it.

@@ -70,16 +70,14 @@ impl Verdict {
 pub struct HistoryAnswer {
     /// How many picks there were.
     pub picks: u64,
-    /// What was sent: the message, or its number if it is deleted or for others by now; newest first.
-    pub sent: Vec<(Option<Arc<Message>>, u32, Micros)>,
+    /// What was sent, unless it is deleted or for others by now, and when; newest first.
+    pub sent: Vec<(Option<Arc<Message>>, Micros)>,
     /// How many messages were sent so long ago that no more is known.
     pub older: usize,
     /// How many picks are not settled yet.
     pub open: usize,
     /// When the subject's cap allows the next one; none: now.
     pub subject_cap_until: Option<Micros>,
-    /// The time of the answer.
-    pub now: Micros,
 }
 
 fn candidates(view: &View, profile: &Profile, subject: &Subject, now: Micros) -> Vec<Looked> {
@@ -115,15 +113,13 @@ impl App {
         let history = view.history();
         let mut sent: Vec<_> = history.entries.iter().collect();
         sent.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.seq));
-        let told = |(ordinal, sent_at): (u32, Micros)| (view.offer().message(ordinal).cloned(), ordinal, sent_at);
         let open = history.reserved.iter().filter(|one| one.fate == Fate::Open && one.expires > now).count();
         Ok(HistoryAnswer {
             picks: history.seq,
-            sent: sent.into_iter().take(limit).map(|(ordinal, entry)| told((*ordinal, entry.sent_at))).collect(),
+            sent: sent.into_iter().take(limit).map(|(ordinal, entry)| (view.offer().message(*ordinal).cloned(), entry.sent_at)).collect(),
             older: history.all_old().count(),
             open,
             subject_cap_until: view.subject_capped_until(now),
-            now,
         })
     }
 }

@@ -48,7 +48,7 @@ impl App {
     ) -> Result<(Known, bool), Problem> {
         let place = self.engine.partitions().place(&caller.space, subject.as_str());
         let outcome = self.engine.run(&make(place), once).await?.outcome;
-        self.hints.changed(&caller.space, subject);
+        self.hints.changes.grow(&caller.space, subject);
         match outcome {
             Outcome::Done(known) => Ok((known, false)),
             Outcome::Replayed(known) => Ok((known, true)),
