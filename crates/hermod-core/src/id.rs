@@ -131,6 +131,14 @@ text_type!(
     MessageId, "id", check_name
 );
 text_type!(
+    /// A realm's name within its space.
+    RealmId, "realm", check_name
+);
+text_type!(
+    /// Who has something in a realm. Those that begin with `@` are the realm's own.
+    Owner, "owner", check_text
+);
+text_type!(
     /// A worker of a sticky queue.
     WorkerId, "worker", check_name
 );

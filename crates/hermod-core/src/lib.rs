@@ -18,12 +18,13 @@ pub mod operation;
 pub mod partition;
 pub mod pick;
 pub mod queue;
+pub mod realm;
 pub mod record;
 pub mod state;
 mod word;
 
 pub use chance::Seed;
-pub use id::{Action, DeckId, Invalid, MessageId, Name, QueueId, Recipient, RuleId, SpaceId, Subject, Tag, WorkerId};
+pub use id::{Action, DeckId, Invalid, MessageId, Name, Owner, QueueId, RealmId, Recipient, RuleId, SpaceId, Subject, Tag, WorkerId};
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
 pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};
