@@ -2,8 +2,31 @@
 //!
 //! A *realm* is an economy that is data: its assets, timers, tables and plays are one document ([`definition`]).
 
+pub mod apply;
+pub mod args;
+pub mod board;
+pub mod chance;
 pub mod definition;
+pub mod due;
+pub mod enact;
+pub mod entry;
+pub mod formula;
+pub mod ledger;
+pub mod plan;
+mod play;
+mod run;
+mod timer;
+pub mod told;
 pub mod world;
 
+pub use apply::{Applied, Apply, Books, Enact};
+pub use board::{Ranked, ReadBoard};
 pub use definition::Definition;
+pub use due::{ReadDue, Waiting};
+pub use enact::{Call, Planned, Scheduled};
+pub use entry::{Entry, Leg};
+pub use ledger::{Commits, ReadLedger};
+pub use plan::{Account, Plan};
+pub use run::Missing;
+pub use told::{Refusal, Told};
 pub use world::{Fault, Realm};
