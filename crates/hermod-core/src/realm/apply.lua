@@ -5,7 +5,7 @@
 --         mark:<name> STRING <i8I8I8 value until at> payload; due ZSET time: what is scheduled
 -- ARGV    <BI8I8I8 0 read 1 refuse 2 apply, version, from, until> <BBB postings markings later>
 --         posting <Bi8BI2c0 flags delta, length of the asset, name>, 1: <i8i8 value and held expected>, 2: <I8i8BI8 hold qty until>,
---         4: <I8 hold that ends>, 8: on a board, 16: <i8i8 floor max>, 32: without bounds, 64: <Bc0Bc0 codes of short and full>
+--         4: <B> holds that end, <I8> each, 8: on a board, 16: <i8i8 floor max>, 32: without bounds, 64: <Bc0Bc0 codes of short and full>
 --         marking <BI2c0 flags name>, 1: <I2c0 expected head, or nothing>, 2: must be ready <Bc0 code>,
 --         4: <i8BI8BI8I4c0 value until at payload>, 8: is forgotten
 --         later <BI8I2c0 due what>; <I2c0 the schedule it fulfils> <I4c0 entry> <I4c0 told>
@@ -23,7 +23,7 @@ local function moment(is_span, time)
   return time
 end
 
--- What an account says: value, since, held, when the first hold ends; and its holds that have not ended, but one.
+-- What an account says: value, since, held, when the first hold ends; and its holds that have not ended, but some.
 local function weigh(record, but)
   if not record then return 0, 0, 0, 0, '' end
   local value, since = unpack_ints('<i8I8', record)
@@ -31,7 +31,7 @@ local function weigh(record, but)
   while at < #record do
     local hold, qty, till = unpack_ints('<I8i8I8', record, at)
     if till > now then
-      if hold ~= but then
+      if not (but and but[hold]) then
         held = held + qty
         liens = liens .. sub(record, at, at + 23)
       end
@@ -49,7 +49,7 @@ return drive(function(key, at, _, keep)
   act, version, from, till, postings, markings, laters, at = unpack_ints('<BI8I8I8BBB', given, at)
   local fields, steps = { 'v' }, {}
   for i = 1, postings do
-    local step, flags = { drops = 0 }
+    local step, flags = {}
     flags, step.delta, step.asset, step.name, at = unpack_ints('<Bi8BI2c0', given, at)
     if flags % 2 == 1 then
       step.expected = true
@@ -60,7 +60,15 @@ return drive(function(key, at, _, keep)
       step.hold, step.qty, is_span, step.till, at = unpack_ints('<I8i8BI8', given, at)
       step.till = moment(is_span, step.till)
     end
-    if flags % 8 >= 4 then step.drops, at = unpack_ints('<I8', given, at) end
+    if flags % 8 >= 4 then
+      local many, hold
+      step.drops = {}
+      many, at = unpack_ints('<B', given, at)
+      for _ = 1, many do
+        hold, at = unpack_ints('<I8', given, at)
+        step.drops[hold] = true
+      end
+    end
     step.board = flags % 16 >= 8
     if flags % 64 < 32 then
       step.floor, step.max = 0, LARGEST
@@ -93,7 +101,7 @@ return drive(function(key, at, _, keep)
   local same = act > 0 and now >= from and now < till
   for i = 1, postings do
     local step, record = steps[i], had[i + 1]
-    step.had, step.since, step.on_hold, step.next_end, step.liens = weigh(record, -1)
+    step.had, step.since, step.on_hold, step.next_end, step.liens = weigh(record)
     if step.expected and (step.had ~= step.value or step.on_hold ~= step.held) then same = false end
   end
   for i = 1, markings do
@@ -132,7 +140,7 @@ return drive(function(key, at, _, keep)
   else
     for i = 1, postings do
       local step = steps[i]
-      if step.drops > 0 then
+      if step.drops then
         local _
         _, _, step.on_hold, _, step.liens = weigh(had[i + 1], step.drops)
       end
@@ -187,7 +195,7 @@ return drive(function(key, at, _, keep)
       end
       since = seq
     end
-    if step.delta ~= 0 or step.qty or step.drops > 0 then
+    if step.delta ~= 0 or step.qty or step.drops then
       if step.after == 0 and liens == '' then
         gone[#gone + 1] = step.name
       else

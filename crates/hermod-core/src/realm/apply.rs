@@ -1,7 +1,7 @@
 //! Does what a plan says to the books of a realm, all or nothing. Twin of `apply.lua`.
 //!
 //! It checks everything, then it only writes. A plan that was computed from another state is not done; the answer then says what
-//! is, for the next plan. Where the state is at hand ([`Enact`]), that plan is made and done in the same step.
+//! is, for the next plan. Where the state is at hand ([`Plans`]), that plan is made and done in the same step.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +18,31 @@ use crate::state::realms::Cell;
 use crate::state::{Full, State};
 
 /// Makes plans from what the books say.
-pub trait Enact: Send + Sync + fmt::Debug {
-    /// A plan for now; none if it needs to know more than `books` does.
-    fn plan(&self, books: &dyn Books, now: Micros) -> Option<Plan>;
+pub trait Plans: Send + Sync + fmt::Debug {
+    /// What it comes to now.
+    fn planned(&self, books: &dyn Books, now: Micros) -> Planned;
+}
+
+/// What something comes to.
+#[derive(Clone, Debug)]
+pub enum Planned {
+    /// It can be tried.
+    Plan(Box<Plan>),
+    /// It needs to know more of the state.
+    Missing(Vec<Missing>),
+    /// Something that was given is not what it must be: which, and why.
+    Argument(Arc<str>, String),
+    /// A formula gave no number: a sum was too large, or something was divided by zero.
+    Overflow,
+}
+
+/// What is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// An account.
+    Account(Account),
+    /// A mark.
+    Mark(Arc<str>),
 }
 
 /// What is known of the books of a realm.
@@ -38,7 +60,7 @@ pub struct Apply {
     place: Place,
     realm: RealmId,
     plan: Arc<Plan>,
-    enact: Option<Arc<dyn Enact>>,
+    anew: Option<Arc<dyn Plans>>,
 }
 
 /// What came of a plan.
@@ -140,13 +162,13 @@ const BUSY: &str = "busy";
 impl Apply {
     /// `place` is that of the realm.
     pub fn new(place: Place, realm: RealmId, plan: Arc<Plan>) -> Apply {
-        Apply { place, realm, plan, enact: None }
+        Apply { place, realm, plan, anew: None }
     }
 
     /// The plan is made anew, in the same step, should it be needed and the state be at hand.
     #[must_use]
-    pub fn enacting(mut self, enact: Arc<dyn Enact>) -> Apply {
-        self.enact = Some(enact);
+    pub fn anew(mut self, plans: Arc<dyn Plans>) -> Apply {
+        self.anew = Some(plans);
         self
     }
 
@@ -213,8 +235,8 @@ fn overdrawn(posting: &Posting, is: Balance, cell: impl Fn(&Account) -> Cell, no
     let (account, value, delta) = (posting.account.clone(), is.value, posting.delta);
     let hold = posting.lien.map_or(0, |lien| lien.qty);
     let (mut held, mut liens) = (is.held, 0);
-    if posting.drops > 0 || hold > 0 {
-        let cell = cell(&posting.account).without(posting.drops, now);
+    if !posting.drops.is_empty() || hold > 0 {
+        let cell = cell(&posting.account).without(&posting.drops, now);
         (held, liens) = (cell.balance(now).held, cell.liens.len());
     }
     let after = value + delta;
@@ -250,11 +272,10 @@ impl Operation for Apply {
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Applied, Full> {
         let applied = self.try_plan(&self.plan, state, now)?;
-        if let (Applied::Seen(_), Some(enact)) = (&applied, &self.enact) {
-            let plan = enact.plan(&(&*state, &self.place, &self.realm, now), now);
-            if let Some(plan) = plan {
-                return self.try_plan(&plan, state, now);
-            }
+        if let (Applied::Seen(_), Some(plans)) = (&applied, &self.anew)
+            && let Planned::Plan(plan) = plans.planned(&(&*state, &self.place, &self.realm, now), now)
+        {
+            return self.try_plan(&plan, state, now);
         }
         Ok(applied)
     }
@@ -265,7 +286,7 @@ impl Operation for Apply {
     }
 
     fn is_durable(&self) -> bool {
-        self.plan.act != Act::Read
+        self.plan.act != Act::Read || self.anew.is_some()
     }
 
     /// Refusals too: asking twice gives one answer.

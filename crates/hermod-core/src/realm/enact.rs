@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::apply::{Books, Enact};
-use super::args::{Given, Raw, is_owner, understand};
-use super::definition::{IfFull, Merge, Mode, Overflow as IfMore};
+use super::apply::{Books, Missing, Planned, Plans};
+use super::args::{Given, Raw, understand};
+use super::definition::{IfFull, Mode, Overflow as IfMore};
 use super::entry::{Entry, Leg, What};
 use super::formula::{Datum, Node, Read, Reader};
-use super::plan::{AMOUNT_MAX, Account, Act, FUNDS, Plan, STACK, Then, put_code, put_short, take_code};
+use super::plan::{Account, Act, FUNDS, STACK, Then, put_code, put_short, take_code};
 use super::play::{CountTo, Counting, Moving, Needs, Played, Returns, Step};
-use super::run::{Deeds, Missing, Run, Stop};
-use super::timer::SPAN_MAX;
+use super::run::{Codes, Deeds, Run, Stop, span};
 use super::told::{Refusal, Returned, Told, put_datum, take_datum};
 use super::world::Realm;
 use crate::int::Micros;
@@ -41,25 +40,11 @@ pub struct Call {
     pub is_dry: bool,
 }
 
-/// What a call came to.
-#[derive(Clone, Debug)]
-pub enum Planned {
-    /// It can be tried.
-    Plan(Box<Plan>),
-    /// It needs to know more of the state.
-    Missing(Vec<Missing>),
-    /// An argument is not what it must be: which, and why.
-    Argument(Arc<str>, String),
-    /// A formula gave no number: a sum was too large, or something was divided by zero.
-    Overflow,
-}
-
 /// The most times of a scheduled play that are kept to be shown.
 const TIMES_MAX: usize = 100;
 
-impl Call {
-    /// What this comes to.
-    pub fn planned(&self, books: &dyn Books, now: Micros) -> Planned {
+impl Plans for Call {
+    fn planned(&self, books: &dyn Books, now: Micros) -> Planned {
         let mut run = Run::new(&self.realm, books, now, &self.key, self.is_dry);
         let Some(play) = self.realm.plays.get(&*self.play) else { return Planned::Argument("play".into(), "there is no such play".into()) };
         let mut told = Told::default();
@@ -91,7 +76,9 @@ impl Call {
         plan.done.clone_from(&self.done);
         Planned::Plan(Box::new(plan))
     }
+}
 
+impl Call {
     /// What is missing, and what is likely to be, so that one look is enough.
     fn likely(&self, play: &Played, mut missing: Vec<Missing>) -> Vec<Missing> {
         let mut run = Run::new(&self.realm, &Nothing, Micros::ZERO, &self.key, true);
@@ -175,15 +162,6 @@ impl Call {
     }
 }
 
-impl Enact for Call {
-    fn plan(&self, books: &dyn Books, now: Micros) -> Option<Plan> {
-        match self.planned(books, now) {
-            Planned::Plan(plan) => Some(*plan),
-            _ => None,
-        }
-    }
-}
-
 enum Argued {
     Stop(Stop),
     Wrong(Arc<str>, String),
@@ -250,50 +228,17 @@ impl Reader for Frame<'_, '_> {
     }
 
     fn read(&mut self, read: Read, args: &[Datum]) -> Result<Datum, Stop> {
-        let text = |at: usize| match args.get(at) {
-            Some(Datum::Text(text)) => Arc::clone(text),
-            _ => "".into(),
-        };
-        if read == Read::Tradable {
-            return Ok(Datum::Bool(self.run.realm.asset(&text(0)).is_some_and(|asset| asset.tradable.unwrap_or(true))));
-        }
-        let (owner, name) = (text(0), text(1));
-        let account = || Account { asset: Arc::clone(&name), owner: Arc::clone(&owner) };
-        Ok(match read {
-            Read::Balance => Datum::Int(self.run.balance(&account())?.value),
-            Read::Available => {
-                let is = self.run.balance(&account())?;
-                Datum::Int(is.value - is.held)
-            }
-            Read::Room => Datum::Int(self.run.room(&account())?),
-            Read::Effect => Datum::Int(self.number('e', &name, &owner)?),
-            Read::Counter => Datum::Int(self.number('c', &name, &owner)?),
-            Read::Box => Datum::Int(self.number('b', &name, &owner)?),
-            Read::Streak => Datum::Int(self.run.mark(&format!("t:{name}:{owner}"))?.map_or(0, |mark| mark.value)),
-            Read::Ready => Datum::Bool(self.cooling(&name, &owner)?.is_none()),
-            Read::Tradable => Datum::Bool(false),
-        })
+        self.run.read(read, args)
     }
 }
 
 impl<'a> Frame<'_, 'a> {
-    fn number(&mut self, kind: char, name: &str, owner: &str) -> Result<i64, Stop> {
-        let mark = self.run.mark(&format!("{kind}:{name}:{owner}"))?;
-        Ok(mark.map_or_else(|| self.run.realm.default_of(kind, name), |mark| mark.value))
-    }
-
-    /// When a timer can be claimed again; none if it can be now.
-    fn cooling(&mut self, timer: &str, owner: &str) -> Result<Option<Micros>, Stop> {
-        let now = self.run.now;
-        Ok(self.run.mark(&format!("t:{timer}:{owner}"))?.map(|mark| mark.at).filter(|at| *at > now))
-    }
-
     fn whole(&mut self) -> Result<(), Stop> {
         for needed in &self.play.needs {
             let refused = match &needed.what {
                 Needs::Condition(node) if node.truth(self)? => continue,
                 Needs::Condition(_) => Refusal::new(&needed.or_else),
-                Needs::Timer(timer) => match self.cooling(timer, &Arc::clone(self.by))? {
+                Needs::Timer(timer) => match self.run.cooling(timer, self.by)? {
                     Some(at) => Refusal::early(&needed.or_else, at),
                     None => continue,
                 },
@@ -326,10 +271,14 @@ impl<'a> Frame<'_, 'a> {
     fn step(&mut self, step: &'a Step) -> Result<(), Stop> {
         match step {
             Step::Move(moving) => self.moving(moving),
-            Step::Claim { timer, of, seconds, or_else } => self.claim(timer, of.as_ref(), seconds.as_ref(), or_else),
+            Step::Claim { timer, of, seconds, or_else } => {
+                let owner = self.owner(of.as_ref())?;
+                let instead = seconds.as_ref().map(|node| node.int(self)).transpose()?.map(span).transpose()?;
+                self.run.claim(timer, &owner, instead, or_else)
+            }
             Step::Effect { name, of, value, seconds, merge } => {
-                let (owner, value, span) = (self.owner(of.as_ref())?, value.int(self)?, seconds.int(self)?);
-                self.effect(&format!("e:{name}:{owner}"), value, span, *merge)
+                let (owner, value, span) = (self.owner(of.as_ref())?, value.int(self)?, span(seconds.int(self)?)?);
+                self.run.effect(name, &owner, (value, span), *merge)
             }
             Step::Count(counting) => self.count(counting),
             Step::Craft { recipe, event, fee } => self.craft(recipe, event.as_ref(), fee.as_ref()),
@@ -362,22 +311,10 @@ impl<'a> Frame<'_, 'a> {
 
     fn moving(&mut self, moving: &Moving) -> Result<(), Stop> {
         let (from, to) = (moving.from.text(self)?, moving.to.text(self)?);
-        let (asset, mut qty) = (moving.asset.text(self)?, moving.qty.int(self)?);
+        let (asset, qty) = (moving.asset.text(self)?, moving.qty.int(self)?);
         let types = moving.types.clone().unwrap_or_else(|| (Arc::clone(self.name), Arc::clone(self.name)));
-        if self.run.realm.asset(&asset).is_none() || ![&from, &to].into_iter().all(|owner| owner.starts_with('@') || is_owner(owner)) {
-            return Err(Stop::Overflow);
-        }
-        if moving.overflow != IfMore::Reject && !to.starts_with('@') {
-            let room = self.run.room(&Account { asset: Arc::clone(&asset), owner: Arc::clone(&to) })?;
-            let more = qty.saturating_sub(room).max(0);
-            qty -= more;
-            if moving.overflow == IfMore::Burn && more > 0 {
-                let leg = Leg { asset: Arc::clone(&asset), from: self.own(&from), to: self.own("@burn"), qty: more, types: types.clone() };
-                self.leg(leg, moving)?;
-            }
-        }
-        let leg = Leg { asset, from: self.own(&from), to: self.own(&to), qty, types };
-        self.leg(leg, moving)
+        let codes = Codes { short: Arc::clone(&moving.short), full: Arc::clone(&moving.full), burn: self.own("@burn") };
+        self.transfer(Leg { asset, from: self.own(&from), to: self.own(&to), qty, types }, moving.overflow, &codes)
     }
 
     /// What the realm itself gives and takes stands under the play's name, so that faucets and sinks can be told apart.
@@ -385,15 +322,11 @@ impl<'a> Frame<'_, 'a> {
         if matches!(owner, "@mint" | "@burn") { format!("{owner}:{}", self.name).into() } else { owner.into() }
     }
 
-    fn leg(&mut self, leg: Leg, moving: &Moving) -> Result<(), Stop> {
-        self.shift(leg, &moving.short, &moving.full)
-    }
-
     /// Moves something, and does what follows from its events.
-    fn shift(&mut self, leg: Leg, short: &Arc<str>, full: &Arc<str>) -> Result<(), Stop> {
-        let sides = [(Arc::clone(&leg.from), Arc::clone(&leg.types.0)), (Arc::clone(&leg.to), Arc::clone(&leg.types.1))];
-        self.run.shift(leg, short, full)?;
-        for (owner, event) in sides.into_iter().filter(|(owner, _)| !owner.starts_with('@')) {
+    fn transfer(&mut self, leg: Leg, overflow: IfMore, codes: &Codes) -> Result<(), Stop> {
+        let legs = self.run.transfer(leg, overflow, codes)?;
+        let sides = legs.into_iter().flat_map(|leg| [(leg.from, leg.types.0), (leg.to, leg.types.1)]);
+        for (owner, event) in sides.filter(|(owner, _)| !owner.starts_with('@')) {
             let realm = self.run.realm;
             for (play, mode) in realm.rules.get(&event).into_iter().flatten() {
                 match mode {
@@ -439,55 +372,6 @@ impl<'a> Frame<'_, 'a> {
         Ok(())
     }
 
-    fn claim(&mut self, timer: &Arc<str>, of: Option<&Node>, seconds: Option<&Node>, or_else: &Arc<str>) -> Result<(), Stop> {
-        let (owner, now) = (self.owner(of)?, self.run.now);
-        let instead = seconds.map(|node| node.int(self)).transpose()?.map(span).transpose()?;
-        let realm = self.run.realm;
-        let Some(clockwork) = realm.timers.get(timer) else { return Err(Stop::Overflow) };
-        let name = format!("t:{timer}:{owner}");
-        let claimed = clockwork.claim(now, instead);
-        let mut value = 1;
-        if clockwork.streak || self.run.is_strict {
-            let before = self.run.mark(&name)?;
-            if let Some(at) = before.as_ref().map(|mark| mark.at).filter(|at| *at > now) {
-                return Err(Stop::Refused(Refusal::early(or_else, at)));
-            }
-            value = before.map_or(0, |mark| mark.value).saturating_add(1).min(AMOUNT_MAX);
-        }
-        if claimed.window != (Micros::ZERO, Micros::MAX) {
-            self.run.within(claimed.window);
-        }
-        self.run.ready(&name, or_else);
-        self.run.put_mark(&name, Then::Write { value, until: claimed.until, at: claimed.at, payload: Box::default() });
-        Ok(())
-    }
-
-    fn effect(&mut self, name: &str, value: i64, seconds: i64, merge: Merge) -> Result<(), Stop> {
-        let (now, span) = (self.run.now, span(seconds)?);
-        if span == Micros::ZERO {
-            self.run.put_mark(name, Then::Forget);
-            return Ok(());
-        }
-        let (mut value, mut until) = (value, Due::In(span));
-        if merge != Merge::Replace {
-            let kept = self.run.mark(name)?;
-            let default = self.run.realm.default_of('e', name.split(':').nth(1).unwrap_or_default());
-            let (old, ends) = kept.map_or((default, now), |mark| (mark.value, mark.until));
-            value = match merge {
-                Merge::Add => old.checked_add(value).ok_or(Stop::Overflow)?,
-                Merge::Max => old.max(value),
-                Merge::Replace | Merge::Extend => value,
-            };
-            until = match merge {
-                Merge::Extend => Due::At(ends.plus(span)),
-                _ if ends > now.plus(span) => Due::At(ends),
-                _ => until,
-            };
-        }
-        self.run.put_mark(name, Then::Write { value: bounded(value)?, until, at: Due::At(Micros::ZERO), payload: Box::default() });
-        Ok(())
-    }
-
     fn count(&mut self, counting: &Counting) -> Result<(), Stop> {
         let name = format!("{}:{}:{}", counting.kind, counting.name, self.owner(counting.of.as_ref())?);
         let seconds = counting.seconds.as_ref().map(|node| node.int(self)).transpose()?.map(span).transpose()?;
@@ -512,8 +396,7 @@ impl<'a> Frame<'_, 'a> {
             Some(span) => Due::In(span),
             None => Due::At(self.run.mark(&name)?.map_or(Micros::MAX, |mark| mark.until)),
         };
-        self.run.put_mark(&name, Then::Write { value: bounded(value)?, until, at: Due::At(Micros::ZERO), payload: Box::default() });
-        Ok(())
+        self.run.put_number(&name, value, until)
     }
 
     fn craft(&mut self, recipe: &Node, event: Option<&Arc<str>>, fee: Option<&Arc<str>>) -> Result<(), Stop> {
@@ -539,18 +422,18 @@ impl<'a> Frame<'_, 'a> {
                 return Err(Stop::Refused(Refusal::short(FUNDS, asset, is.value - is.held, *price)));
             }
         }
-        let (short, full): (Arc<str>, Arc<str>) = (FUNDS.into(), STACK.into());
+        let codes = Codes::usual(self.own("@burn"));
         let types = |event: Option<&Arc<str>>| {
             event.map_or_else(|| (Arc::clone(self.name), Arc::clone(self.name)), |one| (Arc::clone(one), Arc::clone(one)))
         };
         let (made, paid) = (types(event), types(fee));
         for (asset, qty) in takes {
             let leg = Leg { asset, from: Arc::clone(&by), to: self.own("@burn"), qty, types: paid.clone() };
-            self.shift(leg, &short, &full)?;
+            self.transfer(leg, IfMore::Reject, &codes)?;
         }
         for (asset, qty) in gives {
             let leg = Leg { asset, from: self.own("@mint"), to: Arc::clone(&by), qty, types: made.clone() };
-            self.shift(leg, &short, &full)?;
+            self.transfer(leg, IfMore::Reject, &codes)?;
         }
         Ok(())
     }
@@ -594,7 +477,7 @@ impl<'a> Frame<'_, 'a> {
             let event = event.unwrap_or(self.name);
             let types = (Arc::clone(event), Arc::clone(event));
             let leg = Leg { asset: Arc::clone(&asset), from: self.own("@mint"), to: owner, qty: 1, types };
-            self.shift(leg, &FUNDS.into(), &STACK.into())?;
+            self.transfer(leg, IfMore::Reject, &Codes::usual(self.own("@burn")))?;
             return Ok(asset);
         }
     }
@@ -674,16 +557,6 @@ impl Scheduled {
         let args = (0..many).map(|_| Some((take_code(&mut rest)?.into(), take_datum(&mut rest)?)));
         Some((seq, Scheduled { number, play, by, guild, args: args.collect::<Option<Vec<_>>>()? }))
     }
-}
-
-/// So many seconds.
-fn span(seconds: i64) -> Result<Micros, Stop> {
-    let span = u64::try_from(seconds.max(0)).ok().and_then(|seconds| seconds.checked_mul(1_000_000)).and_then(Micros::new);
-    span.filter(|span| *span <= SPAN_MAX).ok_or(Stop::Overflow)
-}
-
-fn bounded(value: i64) -> Result<i64, Stop> {
-    Some(value).filter(|value| (-AMOUNT_MAX..=AMOUNT_MAX).contains(value)).ok_or(Stop::Overflow)
 }
 
 fn int(number: u64) -> i64 {

@@ -309,7 +309,7 @@ fn literal(value: &LiteralValue) -> Result<(Node, Type), String> {
 
 impl Node {
     /// Computes it.
-    pub fn run<R: Reader>(&self, reader: &mut R) -> Result<Datum, R::Stop> {
+    pub(crate) fn run<R: Reader>(&self, reader: &mut R) -> Result<Datum, R::Stop> {
         match self {
             Node::Value(value) => Ok(value.clone()),
             Node::Name(name) => reader.name(name),
@@ -322,7 +322,7 @@ impl Node {
     }
 
     /// Computes what is a whole number.
-    pub fn int<R: Reader>(&self, reader: &mut R) -> Result<i64, R::Stop> {
+    pub(crate) fn int<R: Reader>(&self, reader: &mut R) -> Result<i64, R::Stop> {
         match self.run(reader)? {
             Datum::Int(number) => Ok(number),
             _ => Err(Overflow.into()),
@@ -330,12 +330,12 @@ impl Node {
     }
 
     /// Computes what is true or false.
-    pub fn truth<R: Reader>(&self, reader: &mut R) -> Result<bool, R::Stop> {
+    pub(crate) fn truth<R: Reader>(&self, reader: &mut R) -> Result<bool, R::Stop> {
         Ok(self.run(reader)? == Datum::Bool(true))
     }
 
     /// Computes what is a text.
-    pub fn text<R: Reader>(&self, reader: &mut R) -> Result<Arc<str>, R::Stop> {
+    pub(crate) fn text<R: Reader>(&self, reader: &mut R) -> Result<Arc<str>, R::Stop> {
         match self.run(reader)? {
             Datum::Text(text) => Ok(text),
             _ => Err(Overflow.into()),
@@ -343,7 +343,7 @@ impl Node {
     }
 
     /// Calls `seen` with all that it may ask of the state.
-    pub fn reads(&self, seen: &mut dyn FnMut(Read, &[Node])) {
+    pub(crate) fn reads(&self, seen: &mut dyn FnMut(Read, &[Node])) {
         match self {
             Node::Value(_) | Node::Name(_) => {}
             Node::Read(read, args) => {

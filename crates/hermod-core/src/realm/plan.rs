@@ -63,8 +63,8 @@ pub struct Posting {
     pub delta: i64,
     /// What is put on hold.
     pub lien: Option<Lien>,
-    /// The hold that ends; 0: none.
-    pub drops: u64,
+    /// The holds that end.
+    pub drops: Vec<u64>,
     /// What it must not go below when something is taken, or above when something is given; none for those of the realm itself.
     pub bounds: Option<(i64, i64)>,
     /// Whether it is on a board.
@@ -236,13 +236,21 @@ impl Posting {
     /// Changes nothing.
     pub fn look(account: Account) -> Posting {
         let (short, full) = (FUNDS.into(), STACK.into());
-        Posting { account, expect: None, delta: 0, lien: None, drops: 0, bounds: None, board: false, short, full }
+        Posting { account, expect: None, delta: 0, lien: None, drops: Vec::new(), bounds: None, board: false, short, full }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
         let bounds = self.bounds.filter(|bounds| *bounds != (0, AMOUNT_MAX));
         let codes = &*self.short != FUNDS || &*self.full != STACK;
-        let has = [self.expect.is_some(), self.lien.is_some(), self.drops > 0, self.board, bounds.is_some(), self.bounds.is_none(), codes];
+        let has = [
+            self.expect.is_some(),
+            self.lien.is_some(),
+            !self.drops.is_empty(),
+            self.board,
+            bounds.is_some(),
+            self.bounds.is_none(),
+            codes,
+        ];
         out.push(flags(&has));
         put_int(out, self.delta);
         out.push(u8::try_from(self.account.asset.len()).expect("names are short"));
@@ -256,8 +264,9 @@ impl Posting {
             put_int(out, lien.qty);
             lien.until.write(out);
         }
-        if self.drops > 0 {
-            record::put(out, [self.drops]);
+        if !self.drops.is_empty() {
+            out.push(u8::try_from(self.drops.len()).expect("holds on an account are few"));
+            self.drops.iter().for_each(|hold| record::put(out, [*hold]));
         }
         if let Some((floor, max)) = bounds {
             put_int(out, floor);

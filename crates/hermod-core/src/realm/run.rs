@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 
-use super::apply::Books;
+use super::apply::{Books, Missing};
+use super::args::is_owner;
 use super::chance;
+use super::definition::{Merge, Overflow as IfMore};
 use super::entry::{Drawn, Leg};
-use super::formula::Overflow;
-use super::plan::{AMOUNT_MAX, Account, Act, Balance, Mark, Marking, Plan, Posting, Then};
+use super::formula::{Datum, Overflow, Read};
+use super::plan::{AMOUNT_MAX, Account, Act, Balance, FUNDS, Mark, Marking, Plan, Posting, STACK, Then};
+use super::timer::SPAN_MAX;
 use super::told::Refusal;
 use super::world::Realm;
 use crate::int::Micros;
@@ -32,15 +35,6 @@ impl From<Overflow> for Stop {
     }
 }
 
-/// What an account or a mark is that is not known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// An account.
-    Account(Account),
-    /// A mark.
-    Mark(Arc<str>),
-}
-
 /// What a play has done so far.
 pub(crate) struct Run<'a> {
     pub realm: &'a Realm,
@@ -51,6 +45,26 @@ pub(crate) struct Run<'a> {
     pub is_strict: bool,
     pub missing: Vec<Missing>,
     done: Deeds,
+}
+
+/// What moves are refused with, and where goes what there is no room for.
+pub(crate) struct Codes {
+    pub short: Arc<str>,
+    pub full: Arc<str>,
+    pub burn: Arc<str>,
+}
+
+impl Codes {
+    /// The usual ones.
+    pub(crate) fn usual(burn: Arc<str>) -> Codes {
+        Codes { short: FUNDS.into(), full: STACK.into(), burn }
+    }
+}
+
+/// So many seconds.
+pub(crate) fn span(seconds: i64) -> Result<Micros, Stop> {
+    let span = u64::try_from(seconds.max(0)).ok().and_then(|seconds| seconds.checked_mul(1_000_000)).and_then(Micros::new);
+    span.filter(|span| *span <= SPAN_MAX).ok_or(Stop::Overflow)
 }
 
 /// What can be taken back as a whole.
@@ -153,8 +167,9 @@ impl<'a> Run<'a> {
             if sum.unsigned_abs() > AMOUNT_MAX.unsigned_abs() {
                 return Err(Stop::Overflow);
             }
-            let is_known = self.change(account, |posting| posting.expect.is_some());
-            if !account.is_own() && (self.is_strict || is_known) {
+            // What becomes of a hold that ends is for who applies it to say.
+            let (is_known, is_held) = self.change(account, |posting| (posting.expect.is_some(), !posting.drops.is_empty()));
+            if !account.is_own() && !is_held && (self.is_strict || is_known) {
                 let ((floor, max), is) = (self.realm.bounds(&account.asset), self.balance(account)?);
                 if delta < 0 && is.value - is.held < floor {
                     let have = is.value - is.held + leg.qty;
@@ -166,6 +181,118 @@ impl<'a> Run<'a> {
             }
         }
         self.done.legs.push(leg);
+        Ok(())
+    }
+
+    /// Moves something, as far as there is room for it if it says so.
+    pub(crate) fn transfer(&mut self, leg: Leg, overflow: IfMore, codes: &Codes) -> Result<Vec<Leg>, Stop> {
+        let owners = [&leg.from, &leg.to];
+        if self.realm.asset(&leg.asset).is_none() || !owners.into_iter().all(|owner| owner.starts_with('@') || is_owner(owner)) {
+            return Err(Stop::Overflow);
+        }
+        let mut legs = vec![leg];
+        if overflow != IfMore::Reject
+            && let Some(leg) = legs.first_mut().filter(|leg| !leg.to.starts_with('@'))
+        {
+            let room = self.room(&Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(&leg.to) })?;
+            let more = leg.qty.saturating_sub(room).max(0);
+            leg.qty -= more;
+            if overflow == IfMore::Burn && more > 0 {
+                let burnt = Leg { to: codes.burn.clone(), qty: more, ..leg.clone() };
+                legs.push(burnt);
+            }
+        }
+        legs.iter().try_for_each(|leg| self.shift(leg.clone(), &codes.short, &codes.full))?;
+        Ok(legs)
+    }
+
+    /// What a formula asks of the state.
+    pub(crate) fn read(&mut self, read: Read, args: &[Datum]) -> Result<Datum, Stop> {
+        let text = |at: usize| match args.get(at) {
+            Some(Datum::Text(text)) => Arc::clone(text),
+            _ => "".into(),
+        };
+        let (owner, name) = (text(0), text(1));
+        let account = || Account { asset: Arc::clone(&name), owner: Arc::clone(&owner) };
+        Ok(match read {
+            Read::Balance => Datum::Int(self.balance(&account())?.value),
+            Read::Available => {
+                let is = self.balance(&account())?;
+                Datum::Int(is.value - is.held)
+            }
+            Read::Room => Datum::Int(self.room(&account())?),
+            Read::Effect => Datum::Int(self.number('e', &name, &owner)?),
+            Read::Counter => Datum::Int(self.number('c', &name, &owner)?),
+            Read::Box => Datum::Int(self.number('b', &name, &owner)?),
+            Read::Streak => Datum::Int(self.mark(&format!("t:{name}:{owner}"))?.map_or(0, |mark| mark.value)),
+            Read::Ready => Datum::Bool(self.cooling(&name, &owner)?.is_none()),
+            Read::Tradable => Datum::Bool(self.realm.asset(&owner).is_some_and(|asset| asset.tradable.unwrap_or(true))),
+        })
+    }
+
+    fn number(&mut self, kind: char, name: &str, owner: &str) -> Result<i64, Stop> {
+        let mark = self.mark(&format!("{kind}:{name}:{owner}"))?;
+        Ok(mark.map_or_else(|| self.realm.default_of(kind, name), |mark| mark.value))
+    }
+
+    /// When a timer can be claimed again; none if it can be now.
+    pub(crate) fn cooling(&mut self, timer: &str, owner: &str) -> Result<Option<Micros>, Stop> {
+        let now = self.now;
+        Ok(self.mark(&format!("t:{timer}:{owner}"))?.map(|mark| mark.at).filter(|at| *at > now))
+    }
+
+    /// Claims a timer, for `instead` of what it says.
+    pub(crate) fn claim(&mut self, timer: &str, owner: &str, instead: Option<Micros>, code: &Arc<str>) -> Result<(), Stop> {
+        let (now, realm) = (self.now, self.realm);
+        let Some(clockwork) = realm.timers.get(timer) else { return Err(Stop::Overflow) };
+        let name = format!("t:{timer}:{owner}");
+        let claimed = clockwork.claim(now, instead);
+        let mut value = 1;
+        if clockwork.streak || self.is_strict {
+            let before = self.mark(&name)?;
+            if let Some(at) = before.as_ref().map(|mark| mark.at).filter(|at| *at > now) {
+                return Err(Stop::Refused(Refusal::early(code, at)));
+            }
+            value = before.map_or(0, |mark| mark.value).saturating_add(1).min(AMOUNT_MAX);
+        }
+        if claimed.window != (Micros::ZERO, Micros::MAX) {
+            self.within(claimed.window);
+        }
+        self.ready(&name, code);
+        self.put_mark(&name, Then::Write { value, until: claimed.until, at: claimed.at, payload: Box::default() });
+        Ok(())
+    }
+
+    /// Sets an effect.
+    pub(crate) fn effect(&mut self, effect: &str, owner: &str, (value, span): (i64, Micros), merge: Merge) -> Result<(), Stop> {
+        let (name, now) = (format!("e:{effect}:{owner}"), self.now);
+        if span == Micros::ZERO {
+            self.put_mark(&name, Then::Forget);
+            return Ok(());
+        }
+        let (mut value, mut until) = (value, Due::In(span));
+        if merge != Merge::Replace {
+            let (old, ends) = self.mark(&name)?.map_or((self.realm.default_of('e', effect), now), |mark| (mark.value, mark.until));
+            value = match merge {
+                Merge::Add => old.checked_add(value).ok_or(Stop::Overflow)?,
+                Merge::Max => old.max(value),
+                Merge::Replace | Merge::Extend => value,
+            };
+            until = match merge {
+                Merge::Extend => Due::At(ends.plus(span)),
+                _ if ends > now.plus(span) => Due::At(ends),
+                _ => until,
+            };
+        }
+        self.put_number(&name, value, until)
+    }
+
+    /// Keeps a number under a name.
+    pub(crate) fn put_number(&mut self, name: &str, value: i64, until: Due) -> Result<(), Stop> {
+        if !(-AMOUNT_MAX..=AMOUNT_MAX).contains(&value) {
+            return Err(Stop::Overflow);
+        }
+        self.put_mark(name, Then::Write { value, until, at: Due::At(Micros::ZERO), payload: Box::default() });
         Ok(())
     }
 
@@ -248,7 +375,7 @@ impl<'a> Run<'a> {
         // What was looked at holds from the time of the look on.
         let from = if until.is_some() || marks.iter().any(|(marking, _)| marking.expect.is_some()) { from.max(self.now) } else { from };
         // One that neither changed nor was looked at says nothing.
-        postings.retain(|one| one.delta != 0 || one.expect.is_some() || one.lien.is_some() || one.drops > 0);
+        postings.retain(|one| one.delta != 0 || one.expect.is_some() || one.lien.is_some() || !one.drops.is_empty());
         let mut markings: Vec<_> = marks.into_iter().map(|(marking, _)| marking).collect();
         markings.retain(|one| one.then != Then::Stay || one.expect.is_some() || one.ready.is_some());
         Plan {

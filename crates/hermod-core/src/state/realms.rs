@@ -66,9 +66,9 @@ impl Cell {
         Balance { value: self.value, held, next: live.map(|(.., until)| *until).min().unwrap_or_default() }
     }
 
-    /// Without what has ended, and without one hold.
-    pub(crate) fn without(mut self, hold: u64, now: Micros) -> Cell {
-        self.liens.retain(|(by, _, until)| *until > now && *by != hold);
+    /// Without what has ended, and without these holds.
+    pub(crate) fn without(mut self, holds: &[u64], now: Micros) -> Cell {
+        self.liens.retain(|(by, _, until)| *until > now && !holds.contains(by));
         self
     }
 
@@ -178,7 +178,7 @@ impl Realms {
         for posting in &plan.postings {
             let spelled = posting.account.spell();
             let old = book.cells.get(&*spelled).cloned().unwrap_or_default();
-            let mut cell = old.clone().without(posting.drops, now);
+            let mut cell = old.clone().without(&posting.drops, now);
             cell.value += posting.delta;
             balances.push((posting.account.clone(), cell.value));
             cell.liens.extend(posting.lien.map(|lien| (lien.hold, lien.qty, lien.until.from(now))));
@@ -189,7 +189,7 @@ impl Realms {
                     book.boards.entry_ref(&*posting.account.asset).or_default().change(&posting.account.owner, (&old, &cell));
                 }
             }
-            if posting.delta == 0 && posting.lien.is_none() && posting.drops == 0 {
+            if posting.delta == 0 && posting.lien.is_none() && posting.drops.is_empty() {
                 continue;
             }
             let is_gone = cell.value == 0 && cell.liens.is_empty();
