@@ -1,6 +1,6 @@
 //! What one write changed, as other servers read it.
 
-use hermod_core::{DeckId, SpaceId, Subject};
+use hermod_core::{DeckId, RealmId, SpaceId, Subject};
 use sqlx::any::AnyRow;
 
 use crate::database::{int, int_or_null, text, text_or_null};
@@ -19,10 +19,11 @@ pub(crate) enum Kind {
     Deck,
     /// Messages of a deck that name their subjects.
     Message,
+    Realm,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [Kind::Rule, Kind::Space, Kind::Key, Kind::Queue, Kind::Schedule, Kind::Deck, Kind::Message];
+    const ALL: [Kind; 8] = [Kind::Rule, Kind::Space, Kind::Key, Kind::Queue, Kind::Schedule, Kind::Deck, Kind::Message, Kind::Realm];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -33,6 +34,7 @@ impl Kind {
             Kind::Schedule => "schedule",
             Kind::Deck => "deck",
             Kind::Message => "message",
+            Kind::Realm => "realm",
         }
     }
 }
@@ -49,17 +51,24 @@ pub(crate) struct Change {
     pub(crate) deck: Option<DeckId>,
     /// Which message of the deck it is about; the whole deck if `None`. Only meant for decks.
     pub(crate) ordinal: Option<u64>,
+    /// Which realm it is about. Only meant for realms.
+    pub(crate) realm: Option<RealmId>,
 }
 
 impl Change {
     /// One that concerns everybody in the space.
     pub(crate) fn of(kind: Kind, space: &SpaceId) -> Change {
-        Change { kind, space: space.clone(), subject: None, subject_rules: 0, deck: None, ordinal: None }
+        Change { kind, space: space.clone(), subject: None, subject_rules: 0, deck: None, ordinal: None, realm: None }
     }
 
     /// One that concerns one deck; of messages, all its subjects.
     pub(crate) fn of_deck(kind: Kind, space: &SpaceId, deck: &DeckId) -> Change {
         Change { deck: Some(deck.clone()), ..Change::of(kind, space) }
+    }
+
+    /// One that concerns one realm.
+    pub(crate) fn of_realm(space: &SpaceId, realm: &RealmId) -> Change {
+        Change { realm: Some(realm.clone()), ..Change::of(Kind::Realm, space) }
     }
 
     /// `None` if the kind is unknown, which a newer server may write.
@@ -72,7 +81,9 @@ impl Change {
         let subject = subject.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
         let deck = text_or_null(row, "deck")?.map(DeckId::new).transpose();
         let deck = deck.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
+        let realm = text_or_null(row, "realm")?.map(RealmId::new).transpose();
+        let realm = realm.map_err(|fault| CatalogError::corrupt("change", kind.as_str(), fault))?;
         let (subject_rules, ordinal) = (int(row, "subject_rules")?, int_or_null(row, "ordinal")?);
-        Ok(Some(Change { kind, space: space_of(row)?, subject, subject_rules, deck, ordinal }))
+        Ok(Some(Change { kind, space: space_of(row)?, subject, subject_rules, deck, ordinal, realm }))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use hermod_core::realm::Fault;
 use hermod_core::{Invalid, RuleId};
 
 type Source = Box<dyn StdError + Send + Sync>;
@@ -43,7 +44,7 @@ pub enum CatalogError {
     TooMany {
         /// A space, a deck.
         whole: &'static str,
-        /// A queue, a schedule, a deck, a message.
+        /// A queue, a schedule, a deck, a message, a realm.
         what: &'static str,
         /// How many there may be.
         max: u64,
@@ -57,6 +58,12 @@ pub enum CatalogError {
     /// A value was not accepted.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// A definition was not accepted: all that is wrong with it.
+    #[error("{}", first(.faults))]
+    Faulty {
+        /// At least one.
+        faults: Vec<Fault>,
+    },
     /// The catalog cannot be opened as it is configured.
     #[error("{reason}")]
     Configuration {
@@ -68,7 +75,7 @@ pub enum CatalogError {
     /// A stored definition cannot be understood: it was edited by hand, or written by a newer version.
     #[error("the stored {what} {id:?} cannot be read")]
     Corrupt {
-        /// A rule, a space, an API key, a queue, a schedule, a deck, a message, a change.
+        /// A rule, a space, an API key, a queue, a schedule, a deck, a message, a realm, a change.
         what: &'static str,
         /// Its identifier.
         id: String,
@@ -78,6 +85,15 @@ pub enum CatalogError {
     /// The system gave no random bytes for a secret.
     #[error("the system gave no random bytes")]
     Chance(#[source] getrandom::Error),
+}
+
+/// One fault, and how many more there are.
+fn first(faults: &[Fault]) -> String {
+    let told = faults.first().map(|fault| format!("{}: {}", fault.path, fault.reason)).unwrap_or_default();
+    match faults.len() {
+        0 | 1 => told,
+        count => format!("{told} (and {} more)", count - 1),
+    }
 }
 
 impl CatalogError {

@@ -15,6 +15,7 @@ mod keys;
 mod matching;
 mod outage;
 mod queues;
+mod realms;
 mod rules;
 mod schedules;
 
@@ -44,6 +45,7 @@ pub async fn exercise(url: &str) {
     queues::all(&a, &b).await;
     schedules::all(&a, &b).await;
     decks::all(&a, &b).await;
+    realms::all(&a, &b).await;
     following::all(&a, &b).await;
     assert!(a.is_healthy() && b.is_healthy());
     a.close().await;

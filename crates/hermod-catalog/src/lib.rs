@@ -1,4 +1,4 @@
-//! Hermod's definitions (rules, queues, schedules, decks, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
+//! Hermod's definitions (rules, queues, schedules, decks, realms, spaces, API keys) in SQLite, PostgreSQL or MySQL/MariaDB.
 //!
 //! Definitions are written rarely and asked for on every request, so the database is never asked on
 //! the hot path. What concerns everybody is a snapshot in memory (`snapshot.rs`); rules and messages
@@ -24,6 +24,7 @@ mod messages;
 mod migration;
 mod options;
 mod queues;
+mod realms;
 mod refresh;
 mod rules;
 mod schedules;
@@ -40,6 +41,7 @@ pub use definition::{ApiKey, CatalogOnce, NewKey, Saved, SavedQueue, Space};
 pub use error::CatalogError;
 pub use messages::OwnMessages;
 pub use options::Options;
+pub use realms::{RealmView, SavedRealm};
 pub use scope::Scope;
 
 #[cfg(test)]
@@ -77,6 +79,8 @@ mod tests {
         is_send(catalog.create_messages(&space, &deck, Vec::new(), once));
         is_send(catalog.put_message(&space, &deck, hermod_core::pick::Message::new(message.clone(), "1"), once));
         is_send(catalog.delete_message(&space, &deck, &message, once));
+        let realm = hermod_core::RealmId::new("r").unwrap();
+        is_send(catalog.put_realm(&space, realm, hermod_core::realm::Definition::default(), false, once));
         is_send(catalog.spaces());
         is_send(catalog.create_space(&space, once));
         is_send(catalog.keys(&space));

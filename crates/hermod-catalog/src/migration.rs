@@ -25,7 +25,7 @@ const MYSQL_LOCK: &str = "SELECT GET_LOCK(CONCAT('hermod:', SHA1(DATABASE())), 6
 const MYSQL_UNLOCK: &str = "SELECT RELEASE_LOCK(CONCAT('hermod:', SHA1(DATABASE())))";
 
 /// Every migration there is: number, name, and its text for SQLite, PostgreSQL and MySQL.
-const MIGRATIONS: [(i64, &str, &str, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str, &str, &str); 4] = [
     (
         1,
         "catalog",
@@ -46,6 +46,13 @@ const MIGRATIONS: [(i64, &str, &str, &str, &str); 3] = [
         include_str!("../migrations/sqlite/0004_decks.sql"),
         include_str!("../migrations/postgres/0004_decks.sql"),
         include_str!("../migrations/mysql/0004_decks.sql"),
+    ),
+    (
+        5,
+        "realms",
+        include_str!("../migrations/sqlite/0005_realms.sql"),
+        include_str!("../migrations/postgres/0005_realms.sql"),
+        include_str!("../migrations/mysql/0005_realms.sql"),
     ),
 ];
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hermod_core::limit::Rule;
-use hermod_core::{DeckId, SpaceId};
+use hermod_core::{DeckId, RealmId, SpaceId};
 use sqlx::any::AnyRow;
 
 use crate::catalog::Inner;
@@ -24,9 +24,10 @@ use crate::decks;
 use crate::error::CatalogError;
 use crate::keys;
 use crate::queues;
+use crate::realms;
 use crate::rules;
 use crate::schedules;
-use crate::snapshot::{Decks, Snapshot, SpaceView};
+use crate::snapshot::{Decks, Realms, Snapshot, SpaceView};
 
 /// The longest pause between two tries while the database is away.
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -111,7 +112,8 @@ impl Inner {
 
     /// The changes after `seen` up to `current`, and of how many versions they are; `None` if one is not understood.
     async fn changes(&self, seen: u64, current: u64) -> Result<Option<(u64, Vec<Change>)>, CatalogError> {
-        let statement = "SELECT version, space, kind, subject, subject_rules, deck, ordinal FROM changes WHERE version > ? AND version <= ? ORDER BY version";
+        let statement = "SELECT version, space, kind, subject, subject_rules, deck, ordinal, realm FROM changes \
+                         WHERE version > ? AND version <= ? ORDER BY version";
         let rows = self.database.query(statement).bind(sql_int(seen)).bind(sql_int(current)).fetch_all(self.database.pool()).await?;
         let mut last = seen;
         let mut versions = 0;
@@ -134,6 +136,7 @@ impl Inner {
         let mut touched: BTreeSet<&SpaceId> = BTreeSet::new();
         let (mut queues, mut schedules): (BTreeSet<&SpaceId>, BTreeSet<&SpaceId>) = Default::default();
         let mut decks: BTreeMap<(&SpaceId, &DeckId), decks::Reread> = BTreeMap::new();
+        let mut realms: BTreeSet<(&SpaceId, &RealmId)> = BTreeSet::new();
         let mut keys_changed = false;
         for change in changes {
             match (change.kind, &change.subject) {
@@ -148,9 +151,13 @@ impl Inner {
                         change.deck.as_ref().ok_or_else(|| CatalogError::corrupt("change", change.kind.as_str(), "names no deck"))?;
                     decks.entry((&change.space, deck)).or_default().add(change);
                 }
+                (Kind::Realm, _) => {
+                    let realm = change.realm.as_ref().ok_or_else(|| CatalogError::corrupt("change", "realm", "names no realm"))?;
+                    realms.insert((&change.space, realm));
+                }
             }
         }
-        if !touched.is_empty() || keys_changed || !queues.is_empty() || !schedules.is_empty() || !decks.is_empty() {
+        if !touched.is_empty() || keys_changed || !queues.is_empty() || !schedules.is_empty() || !decks.is_empty() || !realms.is_empty() {
             let mut new = Snapshot::clone(&old);
             for space in touched {
                 match self.space_view(space).await? {
@@ -175,6 +182,14 @@ impl Inner {
                     None => drop(of_space.remove(id)),
                 }
                 put_or_remove(&mut new.decks, space, of_space, |decks| decks.is_empty());
+            }
+            for (space, id) in realms {
+                let mut of_space = new.realms.get(space).map(|realms| Realms::clone(realms)).unwrap_or_default();
+                match realms::read_one(&self.database, space, id, of_space.get(id)).await? {
+                    Some(view) => drop(of_space.insert(id.clone(), view)),
+                    None => drop(of_space.remove(id)),
+                }
+                put_or_remove(&mut new.realms, space, of_space, |realms| realms.is_empty());
             }
             self.snapshot.store(Arc::new(new));
         }
@@ -218,7 +233,8 @@ impl Inner {
         let queues = queues::read_all(&self.database).await?;
         let schedules = schedules::read_all(&self.database).await?;
         let decks = decks::read_all(&self.database, generation).await?;
-        self.snapshot.store(Arc::new(Snapshot { spaces, keys, queues, schedules, decks }));
+        let realms = realms::read_all(&self.database, &self.snapshot.load().realms).await?;
+        self.snapshot.store(Arc::new(Snapshot { spaces, keys, queues, schedules, decks, realms }));
         self.subjects.clear();
         self.own_messages.clear();
         Ok(())
@@ -269,80 +285,4 @@ pub(crate) fn space_of(row: &AnyRow) -> Result<SpaceId, CatalogError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use hermod_core::limit::index::Attributes;
-    use hermod_core::limit::{Facts, Pattern};
-
-    use super::*;
-    use crate::{Catalog, Options};
-
-    /// Two catalogs on one file; the second looks for changes only when told.
-    async fn pair(folder: &tempfile::TempDir) -> (Catalog, Catalog) {
-        let url = format!("sqlite:{}/catalog.db", folder.path().display());
-        let writer = Catalog::open(Options::new(&url)).await.unwrap();
-        let reader = Catalog::open(Options { poll: Duration::from_secs(3_600), ..Options::new(&url) }).await.unwrap();
-        (writer, reader)
-    }
-
-    fn rule(id: &str, subject: Option<&str>) -> Rule {
-        let json = format!(r#"{{"id":"{id}","action":"{id}","limit":1,"per":"1s"}}"#);
-        let mut rule: Rule = serde_json::from_str(&json).unwrap();
-        rule.subject = subject.map(|s| Pattern::subject(s).unwrap());
-        rule
-    }
-
-    async fn count(catalog: &Catalog, action: &str) -> usize {
-        let facts = Facts { subject: "bot", action, cost: 1, attributes: Attributes::none() };
-        catalog.matching(&SpaceId::default_space(), &facts).await.rules.len()
-    }
-
-    #[tokio::test]
-    async fn who_is_behind_the_trimmed_changes_reads_everything() {
-        let folder = tempfile::tempdir().unwrap();
-        let (writer, reader) = pair(&folder).await;
-        let space = SpaceId::default_space();
-        writer.create_rule(&space, rule("first", Some("bot")), None).await.unwrap();
-        reader.inner.refresh(None).await.unwrap();
-        assert_eq!(count(&reader, "first").await, 1);
-        writer.create_rule(&space, rule("own", Some("bot")), None).await.unwrap();
-        writer.create_rule(&space, rule("all", None), None).await.unwrap();
-        assert_eq!((count(&reader, "own").await, count(&reader, "all").await), (0, 0));
-        let trim = writer.inner.database.query("DELETE FROM changes WHERE version <= 2");
-        trim.execute(writer.inner.database.pool()).await.unwrap();
-        reader.inner.refresh(None).await.unwrap();
-        assert_eq!((count(&reader, "own").await, count(&reader, "all").await), (1, 1));
-        assert_eq!(reader.version(), 3);
-    }
-
-    #[tokio::test]
-    async fn a_restored_database_is_read_again_as_a_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let (writer, reader) = pair(&folder).await;
-        let space = SpaceId::default_space();
-        writer.create_rule(&space, rule("gone", None), None).await.unwrap();
-        writer.create_rule(&space, rule("own", Some("bot")), None).await.unwrap();
-        reader.inner.refresh(None).await.unwrap();
-        assert_eq!((count(&reader, "gone").await, count(&reader, "own").await), (1, 1));
-        for statement in ["DELETE FROM rules", "UPDATE spaces SET subject_rules = 0", "UPDATE catalog_version SET version = 0"] {
-            writer.inner.database.query(statement).execute(writer.inner.database.pool()).await.unwrap();
-        }
-        reader.inner.refresh(None).await.unwrap();
-        assert_eq!((count(&reader, "gone").await, count(&reader, "own").await), (0, 0));
-        assert_eq!(reader.version(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_rule_of_a_newer_version_is_an_error_and_what_was_known_goes_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let (writer, reader) = pair(&folder).await;
-        let space = SpaceId::default_space();
-        writer.create_rule(&space, rule("all", None), None).await.unwrap();
-        reader.inner.refresh(None).await.unwrap();
-        let spoil = writer.inner.database.query(r#"UPDATE rules SET body = '{"surprise":1}'"#);
-        spoil.execute(writer.inner.database.pool()).await.unwrap();
-        assert!(writer.create_rule(&space, rule("next", None), None).await.is_ok(), "it is committed");
-        let fault = reader.inner.refresh(None).await.unwrap_err();
-        assert!(matches!(fault, CatalogError::Corrupt { what: "rule", ref id, .. } if id == "all"), "{fault:?}");
-        assert_eq!(count(&reader, "all").await, 1);
-    }
-}
+mod tests;

@@ -34,13 +34,19 @@ pub enum Scope {
     DecksWrite,
     /// Pick messages for subjects.
     DecksPick,
+    /// Read the definitions of realms.
+    RealmsRead,
+    /// Create and change realms.
+    RealmsWrite,
+    /// Play in realms, and read what is owned there.
+    RealmsPlay,
     /// Read events.
     EventsRead,
 }
 
 impl Scope {
     /// Every scope, in the order of the documentation.
-    pub const ALL: [Scope; 13] = [
+    pub const ALL: [Scope; 16] = [
         Scope::Admin,
         Scope::Spaces,
         Scope::RulesRead,
@@ -53,6 +59,9 @@ impl Scope {
         Scope::DecksRead,
         Scope::DecksWrite,
         Scope::DecksPick,
+        Scope::RealmsRead,
+        Scope::RealmsWrite,
+        Scope::RealmsPlay,
         Scope::EventsRead,
     ];
 
@@ -71,6 +80,9 @@ impl Scope {
             Scope::DecksRead => "decks:read",
             Scope::DecksWrite => "decks:write",
             Scope::DecksPick => "decks:pick",
+            Scope::RealmsRead => "realms:read",
+            Scope::RealmsWrite => "realms:write",
+            Scope::RealmsPlay => "realms:play",
             Scope::EventsRead => "events:read",
         }
     }

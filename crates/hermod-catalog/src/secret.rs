@@ -32,22 +32,32 @@ impl SecretHash {
     }
 
     pub(crate) fn to_hex(self) -> String {
-        self.0.iter().fold(String::with_capacity(64), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        hex(&self.0)
     }
 
     pub(crate) fn from_hex(hex: &str) -> Option<SecretHash> {
-        if hex.len() != 64 {
-            return None;
-        }
-        let mut hash = [0; 32];
-        for (i, byte) in hash.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()?;
-        }
-        Some(SecretHash(hash))
+        unhex(hex).map(SecretHash)
     }
+}
+
+/// 32 bytes as they are stored.
+pub(crate) fn hex(bytes: &[u8; 32]) -> String {
+    bytes.iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// 32 bytes from their stored form.
+pub(crate) fn unhex(hex: &str) -> Option<[u8; 32]> {
+    if hex.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// A new key: its id, and its whole text.
@@ -59,9 +69,14 @@ pub(crate) fn generate() -> Result<(String, String), getrandom::Error> {
 
 /// A new secret of a webhook, of 256 bits.
 pub(crate) fn generate_webhook() -> Result<Secret, getrandom::Error> {
-    let mut key = [0; 32];
-    getrandom::fill(&mut key)?;
-    Ok(Secret::from_bytes(&key))
+    Ok(Secret::from_bytes(&generate_seed()?))
+}
+
+/// What all draws of a new realm are made of.
+pub(crate) fn generate_seed() -> Result<[u8; 32], getrandom::Error> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)?;
+    Ok(seed)
 }
 
 /// The id in a key's text, if it looks like a key at all.

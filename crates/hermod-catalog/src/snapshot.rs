@@ -1,4 +1,4 @@
-//! What every server keeps in memory: all spaces, all API keys, all queues and their schedules, and all
+//! What every server keeps in memory: all spaces, all API keys, all queues and their schedules, all realms, and all
 //! rules and messages that are not one subject's own.
 //!
 //! A snapshot is immutable but for one counter for each space; a refresh builds the next one from
@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermod_core::limit::{Index, Rule};
 use hermod_core::queue::{Queue, Schedule};
-use hermod_core::{DeckId, Invalid, QueueId, SpaceId};
+use hermod_core::{DeckId, Invalid, QueueId, RealmId, SpaceId};
 
 use crate::decks::DeckView;
 use crate::definition::ApiKey;
+use crate::realms::RealmView;
 use crate::secret::SecretHash;
 
 #[derive(Clone, Default)]
@@ -26,6 +27,8 @@ pub(crate) struct Snapshot {
     pub(crate) schedules: HashMap<SpaceId, Arc<Schedules>>,
     /// Of the spaces that have any.
     pub(crate) decks: HashMap<SpaceId, Arc<Decks>>,
+    /// Of the spaces that have any that can be played.
+    pub(crate) realms: HashMap<SpaceId, Arc<Realms>>,
 }
 
 /// One space's queues, by id.
@@ -36,6 +39,9 @@ pub(crate) type Schedules = Vec<Arc<Schedule>>;
 
 /// One space's decks, by id.
 pub(crate) type Decks = BTreeMap<DeckId, Arc<DeckView>>;
+
+/// One space's realms, by id.
+pub(crate) type Realms = BTreeMap<RealmId, RealmView>;
 
 /// One space's part.
 #[derive(Default)]

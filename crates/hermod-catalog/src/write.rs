@@ -12,7 +12,8 @@ use std::time::Duration;
 use hermod_core::limit::Rule;
 use hermod_core::pick::{Deck, Message};
 use hermod_core::queue::{Queue, Schedule};
-use hermod_core::{Micros, Once, SpaceId, once};
+use hermod_core::realm::Definition;
+use hermod_core::{Micros, Once, RealmId, SpaceId, once};
 use serde::{Deserialize, Serialize};
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
@@ -79,6 +80,14 @@ pub(crate) enum Answer {
         created: bool,
     },
     MessageDeleted,
+    Realm {
+        realm: RealmId,
+        version: u64,
+        hash: String,
+        definition: Box<Definition>,
+        changed: Vec<String>,
+        created: bool,
+    },
 }
 
 /// A write, or what it answered before.
@@ -165,12 +174,13 @@ impl<'a> Write<'a> {
     /// Commits, and takes the change in: whoever writes here reads it here.
     pub(crate) async fn commit(mut self, changes: &[Change], answer: &Answer) -> Result<(), CatalogError> {
         for (part, change) in (0..).zip(changes) {
-            let statement =
-                "INSERT INTO changes (version, part, space, kind, subject, subject_rules, deck, ordinal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+            let statement = "INSERT INTO changes (version, part, space, kind, subject, subject_rules, deck, ordinal, realm) \
+                             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
             let query = self.query(statement).bind(sql_int(self.version)).bind(sql_int(part)).bind(change.space.as_str());
             let subject = change.subject.as_ref().map(|subject| subject.as_str());
             let query = query.bind(change.kind.as_str()).bind(subject).bind(sql_int(change.subject_rules));
             let query = query.bind(change.deck.as_ref().map(|deck| deck.as_str())).bind(change.ordinal.map(sql_int));
+            let query = query.bind(change.realm.as_ref().map(|realm| realm.as_str()));
             query.execute(&mut *self.tx).await?;
         }
         let trim = self.query("DELETE FROM changes WHERE version <= ?").bind(sql_int(self.version.saturating_sub(CHANGES_KEPT)));

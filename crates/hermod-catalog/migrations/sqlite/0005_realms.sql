@@ -1,0 +1,14 @@
+-- Realms. body is the whole definition as JSON and hash the SHA-256 of that text; version grows with every change.
+-- seed is what draws are made of, in hex: it stays as long as the realm does, and is shown to nobody.
+CREATE TABLE realms (
+    space TEXT NOT NULL REFERENCES spaces (space),
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    seed TEXT NOT NULL,
+    PRIMARY KEY (space, id)
+) STRICT;
+
+-- The realm that a change is about, if it is about one.
+ALTER TABLE changes ADD COLUMN realm TEXT;
