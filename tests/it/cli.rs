@@ -3,6 +3,7 @@
 mod decks;
 mod events;
 mod queues;
+mod realms;
 mod workers;
 
 use std::path::Path;

@@ -17,6 +17,7 @@ mod pick;
 mod property;
 mod queue;
 mod readme;
+mod realm;
 mod relay_example;
 mod reservations;
 mod servers;

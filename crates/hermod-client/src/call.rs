@@ -80,7 +80,22 @@ impl Client {
 
     /// Says something that is the same when it is said twice, so that no key is needed.
     pub(crate) async fn say<T: DeserializeOwned>(&self, method: Method, path: &[&str], body: &impl Serialize) -> Result<T, ClientError> {
-        self.send(&self.call_with(method, path, body)?).await?.json()
+        self.say_by(method, path, &[], body).await
+    }
+
+    /// The same, with a query.
+    pub(crate) async fn say_by<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let mut call = self.call_with(method, path, body)?;
+        if !query.is_empty() {
+            call.url.query_pairs_mut().extend_pairs(query);
+        }
+        self.send(&call).await?.json()
     }
 
     /// The same, of something that is to be no more.

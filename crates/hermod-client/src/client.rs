@@ -13,6 +13,7 @@ use crate::events::Events;
 use crate::keys::Keys;
 use crate::limit::Limit;
 use crate::queues::Queues;
+use crate::realms::Realms;
 use crate::retry::Retry;
 use crate::rules::Rules;
 use crate::spaces::Spaces;
@@ -103,6 +104,11 @@ impl Client {
     /// What is picked from.
     pub fn decks(&self) -> Decks<'_> {
         Decks::new(self)
+    }
+
+    /// Economies that are data.
+    pub fn realms(&self) -> Realms<'_> {
+        Realms::new(self)
     }
 
     /// What is known of subjects.

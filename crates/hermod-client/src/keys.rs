@@ -98,6 +98,12 @@ pub enum Scope {
     DecksWrite,
     /// Picking messages.
     DecksPick,
+    /// Reading the definitions of realms.
+    RealmsRead,
+    /// Changing the definitions of realms.
+    RealmsWrite,
+    /// Playing in realms, and reading what is owned there.
+    RealmsPlay,
     /// Reading events.
     EventsRead,
     /// One that this client does not know, by the server's name for it.
@@ -120,6 +126,9 @@ impl Scope {
             Scope::DecksRead => "decks:read",
             Scope::DecksWrite => "decks:write",
             Scope::DecksPick => "decks:pick",
+            Scope::RealmsRead => "realms:read",
+            Scope::RealmsWrite => "realms:write",
+            Scope::RealmsPlay => "realms:play",
             Scope::EventsRead => "events:read",
             Scope::Other(text) => text,
         }
@@ -141,6 +150,9 @@ impl From<String> for Scope {
             Scope::DecksRead,
             Scope::DecksWrite,
             Scope::DecksPick,
+            Scope::RealmsRead,
+            Scope::RealmsWrite,
+            Scope::RealmsPlay,
             Scope::EventsRead,
         ];
         known.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Other(text))

@@ -2,8 +2,8 @@
 //!
 //! A [`Client`] is a base address, perhaps an API key, and a policy for tries. It is cheap to clone
 //! and meant to be shared. The API's nouns are its methods: [`Client::rules`], [`Client::limit`],
-//! [`Client::queues`], [`Client::decks`], [`Client::subjects`], [`Client::keys`], [`Client::spaces`], [`Client::clock`]; each gives a handle whose
-//! methods are the verbs of that noun.
+//! [`Client::queues`], [`Client::decks`], [`Client::realms`], [`Client::subjects`], [`Client::keys`], [`Client::spaces`],
+//! [`Client::clock`]; each gives a handle whose methods are the verbs of that noun.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), hermod_client::ClientError> {
@@ -44,6 +44,7 @@ pub mod layer;
 mod limit;
 mod page;
 mod queues;
+mod realms;
 mod retry;
 mod rules;
 mod spaces;
@@ -75,6 +76,7 @@ pub use queues::{
     Queue, QueueDraft, QueueMode, QueueOrder, QueueStats, Queues, Recipient, RecipientHead, RecipientState, RegisteredWorker, Relayed,
     Schedule, ScheduleDraft, Schedules, SettledDelivery, Webhook, Which, Worker, WorkerState, Workers,
 };
+pub use realms::{Realm, RealmSummary, Realms, SavedRealm};
 pub use retry::Retry;
 pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
 pub use spaces::{Space, Spaces};

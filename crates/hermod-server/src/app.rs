@@ -11,6 +11,7 @@ mod limit;
 mod pick;
 mod queue;
 mod queues;
+mod realms;
 mod rules;
 mod spaces;
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use hermod_catalog::CatalogError;
 use hermod_core::Invalid;
+use hermod_core::realm::Fault;
 use hermod_engine::EngineError;
 
 macro_rules! codes {
@@ -61,6 +62,8 @@ codes! {
     DeckNotFound = "deck_not_found", 404, false, "There is no such deck";
     /// The deck has no such message.
     MessageNotFound = "message_not_found", 404, false, "The deck has no such message";
+    /// There is no such realm.
+    RealmNotFound = "realm_not_found", 404, false, "There is no such realm";
     /// The path exists, the method does not.
     MethodNotAllowed = "method_not_allowed", 405, false, "This path does not take this method";
     /// The identifier is taken.
@@ -116,14 +119,25 @@ pub struct Problem {
     pub detail: String,
     /// The field at fault, as the caller spelled it.
     pub field: Option<String>,
+    /// All faults of a document that goes deep; none if there is no more to say than the above.
+    pub faults: Vec<FieldFault>,
     /// What went wrong underneath: for the log, never for the caller.
     pub cause: Option<String>,
+}
+
+/// One fault of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldFault {
+    /// The path of the field: `plays.gamble.need[1].if`.
+    pub field: String,
+    /// What is wrong with it, and what would be right.
+    pub detail: String,
 }
 
 impl Problem {
     /// A problem of this kind.
     pub fn new(code: Code, detail: impl Into<String>) -> Problem {
-        Problem { code, detail: detail.into(), field: None, cause: None }
+        Problem { code, detail: detail.into(), field: None, faults: Vec::new(), cause: None }
     }
 
     /// Because of this.
@@ -153,6 +167,16 @@ impl From<Invalid> for Problem {
     }
 }
 
+/// The first is told as any fault of a field is; all of them stand beside it.
+impl From<Vec<Fault>> for Problem {
+    fn from(faults: Vec<Fault>) -> Problem {
+        let faults: Vec<FieldFault> = faults.into_iter().map(|Fault { path, reason }| FieldFault { field: path, detail: reason }).collect();
+        let Some(first) = faults.first() else { return Problem::new(Code::InvalidField, "The definition is not accepted.") };
+        let detail = format!("{}: {}", first.field, first.detail);
+        Problem { faults: faults.clone(), ..Problem::new(Code::InvalidField, detail).in_field(&first.field) }
+    }
+}
+
 impl From<EngineError> for Problem {
     fn from(fault: EngineError) -> Problem {
         let problem = match &fault {
@@ -174,6 +198,7 @@ impl From<CatalogError> for Problem {
     fn from(fault: CatalogError) -> Problem {
         match fault {
             CatalogError::Invalid(invalid) => invalid.into(),
+            CatalogError::Faulty { faults } => faults.into(),
             CatalogError::Exists { .. } => Problem::new(Code::AlreadyExists, format!("{fault}.")),
             CatalogError::Duplicate { .. } => Problem::new(Code::DuplicateRule, format!("{fault}.")),
             CatalogError::NotFound { what: "deck", .. } => Problem::new(Code::DeckNotFound, format!("{fault}.")),

@@ -6,6 +6,7 @@
 
 mod clock;
 mod decks;
+mod deep;
 mod deliveries;
 mod errors;
 mod events;
@@ -20,6 +21,7 @@ mod page;
 mod picks;
 mod problem;
 mod queues;
+mod realms;
 mod rules;
 mod schedules;
 mod sent;
@@ -37,6 +39,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 pub use decks::check_deck;
 pub use messages::check_message;
+pub use realms::check_realm;
 
 #[cfg(feature = "client")]
 pub(crate) use limit::{CheckBody, CheckDocument};
@@ -96,6 +99,8 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/subjects/{subject}", get(subjects::read).put(subjects::put).delete(subjects::remove))
         .route("/v1/decks/{deck}/messages", get(messages::list).post(messages::create))
         .route("/v1/decks/{deck}/messages/{id}", get(messages::read).put(messages::put).delete(messages::remove))
+        .route("/v1/realms", get(realms::list))
+        .route("/v1/realms/{realm}", get(realms::read).put(realms::put))
         .route("/v1/events", get(events::events))
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{id}", delete(keys::remove))

@@ -17,10 +17,10 @@ mod relay;
 mod server;
 mod telemetry;
 
-pub use code::{Code, Problem};
+pub use code::{Code, FieldFault, Problem};
 pub use config::{Config, ConfigError};
 pub use doctor::{Finding, doctor};
-pub use http::{check_deck, check_message, openapi};
+pub use http::{check_deck, check_message, check_realm, openapi};
 #[cfg(feature = "client")]
 pub use limiter::InProcess;
 pub use server::{Mode, Server, ServerError};

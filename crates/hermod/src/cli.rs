@@ -7,7 +7,7 @@ use crate::config::ConfigArgs;
 use crate::dev::DevArgs;
 use crate::doctor::DoctorArgs;
 use crate::noun::{ClientArgs, NounArgs};
-use crate::{decks, events, keys, limit, queues, rules, spaces, subjects};
+use crate::{decks, events, keys, limit, queues, realms, rules, spaces, subjects};
 
 /// The state engine behind bots, agents and notification services.
 #[derive(Debug, Parser)]
@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Messages, of which each subject gets one at a time.
     #[command(after_help = decks::HELP)]
     Decks(NounArgs<decks::Verb>),
+    /// Economies that are data.
+    #[command(after_help = realms::HELP)]
+    Realms(NounArgs<realms::Verb>),
     /// What is known of subjects: tags, time zone, quiet hours, mute.
     #[command(after_help = subjects::HELP)]
     Subjects(NounArgs<subjects::Verb>),
@@ -90,6 +93,7 @@ impl Cli {
             Command::Rules(args) => Some(&args.client),
             Command::Queues(args) => Some(&args.client),
             Command::Decks(args) => Some(&args.client),
+            Command::Realms(args) => Some(&args.client),
             Command::Subjects(args) => Some(&args.client),
             Command::Events(args) => Some(&args.client),
             Command::Keys(args) => Some(&args.client),

@@ -121,8 +121,8 @@ async fn export(id: &str, args: &ExportArgs, client: &Client, out: Output) -> an
     // Where the deck is made anew, they are in the same order.
     messages.sort_by_key(|message| message.ordinal);
     let messages: Vec<Part> = messages.into_iter().map(Part::Message).collect();
-    let what = format!("Deck {id} and {}", counted(messages.len(), Part::NOUN));
-    Export { fields: form::deck_fields(&deck), list: "messages", items: &messages }.write(args, out, &what)
+    let what = format!("Deck {id} and {} are", counted(messages.len(), Part::NOUN));
+    Export { fields: form::deck_fields(&deck), list: Some(("messages", &messages)), order: &[] }.write(args, out, &what)
 }
 
 fn rows(decks: &[Deck]) -> String {

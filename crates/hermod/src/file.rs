@@ -1,6 +1,6 @@
 //! Definitions in a file: read with the place of everything, compared with those of a server, applied to it, written again.
 //!
-//! What is defined (a rule; a deck with its messages) is an [`Item`]; all else is the same for every kind.
+//! What is defined (a rule; a deck with its messages; a realm) is an [`Item`]; all else is the same for every kind.
 
 pub(crate) mod apply;
 pub(crate) mod diff;
@@ -8,16 +8,18 @@ pub(crate) mod export;
 pub(crate) mod fault;
 pub(crate) mod node;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hermod_client::ClientError;
 use serde_json::Value;
 
+use diff::Edit;
 use fault::{Fault, Of, Place};
 
 /// One field of an item.
 pub(crate) struct Field {
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// Null where there is none.
     pub(crate) value: Value,
     /// Whether it can be left out.
@@ -26,18 +28,18 @@ pub(crate) struct Field {
 
 impl Field {
     /// One that is always written.
-    pub(crate) fn needed(name: &'static str, value: Value) -> Field {
-        Field { name, value, is_default: false }
+    pub(crate) fn needed(name: impl Into<Cow<'static, str>>, value: Value) -> Field {
+        Field { name: name.into(), value, is_default: false }
     }
 
     /// One that is written where it is not as usual.
     pub(crate) fn new(name: &'static str, value: Value, usual: &Value) -> Field {
-        Field { name, is_default: value == *usual, value }
+        Field { name: name.into(), is_default: value == *usual, value }
     }
 
     /// `name=value`, of those that have no column of their own and are not as usual.
     pub(crate) fn options(fields: impl IntoIterator<Item = Field>, own: &[&str]) -> String {
-        let fields = fields.into_iter().filter(|field| !field.is_default && !own.contains(&field.name));
+        let fields = fields.into_iter().filter(|field| !field.is_default && !own.contains(&&*field.name));
         fields.map(|field| format!("{}={}", field.name, text(&field.value))).collect::<Vec<_>>().join(" ")
     }
 }
@@ -46,6 +48,8 @@ impl Field {
 pub(crate) trait Item {
     /// What people call those of which there are many in a file: `rule`.
     const NOUN: &'static str;
+    /// What to know after nothing was changed because that was wanted.
+    const DRY_RUN: &'static str = "The file was checked here; the server checks it again when it is applied.";
 
     /// What people call this one.
     fn noun(&self) -> &'static str {
@@ -61,6 +65,19 @@ pub(crate) trait Item {
     /// How it is named in a list of changes.
     fn label(&self) -> String {
         self.id().to_owned()
+    }
+
+    /// What makes this one `new`.
+    fn edits(&self, new: &Self) -> Vec<Edit> {
+        let pairs = self.fields().into_iter().zip(new.fields());
+        let changed = pairs.filter(|(old, new)| old.value != new.value);
+        changed.map(|(old, new)| Edit { field: old.name, from: old.value, to: new.value }).collect()
+    }
+
+    /// Edits after the label, for people.
+    fn told(edits: &[Edit]) -> String {
+        let edits = edits.iter().map(|edit| format!("{}: {} -> {}", edit.field, text(&edit.from), text(&edit.to)));
+        format!("  {}", edits.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -86,16 +103,23 @@ impl<T: Item> Written<T> {
         Fault { place: self.place_of(field), of: Some(of), field: Some(field.to_owned()), detail }
     }
 
-    /// What the server has against it; none if the item is not to blame.
-    pub(crate) fn refused(&self, fault: &ClientError) -> Option<Fault> {
-        let problem = fault.problem().filter(|_| fault::is_of_the_item(fault))?;
-        Some(self.fault(problem.field.as_deref().unwrap_or("id"), problem.to_string()))
+    /// What the server has against it; nothing if the item is not to blame.
+    pub(crate) fn refused(&self, fault: &ClientError) -> Vec<Fault> {
+        let Some(problem) = fault.problem().filter(|_| fault::is_of_the_item(fault)) else { return Vec::new() };
+        let all = problem.more.get("faults").and_then(Value::as_array).into_iter().flatten();
+        let all: Vec<Fault> = all
+            .filter_map(|one| {
+                let (field, detail) = (one.get("field")?.as_str()?, one.get("detail")?.as_str()?);
+                Some(self.fault(field, format!("{field}: {detail}")))
+            })
+            .collect();
+        if all.is_empty() { vec![self.fault(problem.field.as_deref().unwrap_or("id"), problem.to_string())] } else { all }
     }
 }
 
 /// Where a field is written, or the nearest that it is a part of.
 pub(crate) fn place_of(places: &BTreeMap<String, Place>, field: &str) -> Option<Place> {
-    let whole = || field.rsplit_once('.').and_then(|(whole, _)| place_of(places, whole));
+    let whole = || field.rfind(['.', '[']).and_then(|end| place_of(places, field.get(..end)?));
     places.get(field).copied().or_else(whole)
 }
 

@@ -10,7 +10,8 @@ use crate::output::table;
 
 pub(crate) const HELP: &str = "\
 Scopes: admin, spaces, rules:read, rules:write, limit:check, queues:read, queues:write, queues:push,
-queues:claim, decks:read, decks:write, decks:pick, events:read.
+queues:claim, decks:read, decks:write, decks:pick, realms:read, realms:write, realms:play,
+events:read.
 
 Examples:
   hermod keys create bot --scope limit:check

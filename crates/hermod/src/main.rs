@@ -19,6 +19,7 @@ mod limit;
 mod noun;
 mod output;
 mod queues;
+mod realms;
 mod redact;
 mod rules;
 mod serve;
@@ -60,6 +61,7 @@ async fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Rules(args)) => rules::run(args).await,
         Some(Command::Queues(args)) => queues::run(args).await,
         Some(Command::Decks(args)) => decks::run(args).await,
+        Some(Command::Realms(args)) => realms::run(args).await,
         Some(Command::Subjects(args)) => subjects::run(args).await,
         Some(Command::Events(args)) => events::run(args).await,
         Some(Command::Keys(args)) => keys::run(args).await,

@@ -6,8 +6,8 @@
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use hermod_client::{
-    Client, ClientError, Deck, Decks, Key, Keys, Limit, Message, Messages, Page, PageRequest, Queue, Queues, Rule, Rules, Schedule,
-    Schedules, Space, Spaces, Subjects,
+    Client, ClientError, Deck, Decks, Key, Keys, Limit, Message, Messages, Page, PageRequest, Queue, Queues, RealmSummary, Realms, Rule,
+    Rules, Schedule, Schedules, Space, Spaces, Subjects,
 };
 use serde::Serialize;
 
@@ -144,5 +144,5 @@ macro_rules! list {
     };
 }
 
-once!(Decks, Keys, Messages, Queues, Rules, Schedules, Spaces, Subjects, Limit);
-list!(Decks of Deck, Keys of Key, Messages of Message, Queues of Queue, Rules of Rule, Schedules of Schedule, Spaces of Space);
+once!(Decks, Keys, Messages, Queues, Realms, Rules, Schedules, Spaces, Subjects, Limit);
+list!(Decks of Deck, Keys of Key, Messages of Message, Queues of Queue, Realms of RealmSummary, Rules of Rule, Schedules of Schedule, Spaces of Space);

@@ -44,6 +44,10 @@ fn routes() -> Vec<(Ask, Option<&'static str>)> {
         (Ask::json("POST", "/v1/decks/one/messages", &json!({"body": 1})), Some("decks:write")),
         (Ask::json("PUT", "/v1/decks/one/messages/put", &json!({"body": 1})), Some("decks:write")),
         (Ask::new("DELETE", "/v1/decks/one/messages/m", ""), Some("decks:write")),
+        (Ask::new("GET", "/v1/realms", ""), Some("realms:read")),
+        (Ask::new("GET", "/v1/realms/one", ""), Some("realms:read")),
+        (Ask::json("PUT", "/v1/realms/put", &json!({})), Some("realms:write")),
+        (Ask::json("PUT", "/v1/realms/put?dry_run=true", &json!({})), Some("realms:write")),
         (Ask::new("GET", "/v1/keys", ""), Some("admin")),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["limit:check"]})), Some("admin")),
         (Ask::new("DELETE", "/v1/keys/none", ""), Some("admin")),
@@ -106,13 +110,15 @@ async fn a_key_does_what_its_scopes_say_and_nothing_else() -> Result<()> {
     let site = Site::start().await?;
     let queues = ["queues:read", "queues:write", "queues:push", "queues:claim"];
     let decks = ["decks:read", "decks:write", "decks:pick", "events:read"];
-    for scope in ["admin", "spaces", "rules:read", "rules:write", "limit:check"].into_iter().chain(queues).chain(decks) {
+    let realms = ["realms:read", "realms:write", "realms:play"];
+    for scope in ["admin", "spaces", "rules:read", "rules:write", "limit:check"].into_iter().chain(queues).chain(decks).chain(realms) {
         for id in ["one", "two"] {
             site.admin.put(&format!("/v1/rules/{id}"), &rule(id, 1, "1s")).await?;
             site.admin.put(&format!("/v1/queues/{id}"), &json!({})).await?;
             site.admin.put(&format!("/v1/queues/{id}/schedules/s"), &json!({"cron": "@daily"})).await?;
             site.admin.put(&format!("/v1/decks/{id}"), &json!({})).await?;
             site.admin.put(&format!("/v1/decks/{id}/messages/m"), &json!({"body": 1})).await?;
+            site.admin.put(&format!("/v1/realms/{id}"), &json!({})).await?;
         }
         let (_, caller) = site.admin.key("default", &[scope]).await?;
         for (ask, needed) in routes() {

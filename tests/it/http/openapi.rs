@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::{Ask, Site, rule};
 
 /// All routes there are, but for the pages for people.
-const ROUTES: [&str; 75] = [
+const ROUTES: [&str; 78] = [
     "DELETE /v1/decks/{deck}",
     "DELETE /v1/decks/{deck}/messages/{id}",
     "DELETE /v1/keys/{id}",
@@ -42,6 +42,8 @@ const ROUTES: [&str; 75] = [
     "GET /v1/queues/{queue}/stats",
     "GET /v1/queues/{queue}/stream",
     "GET /v1/queues/{queue}/workers",
+    "GET /v1/realms",
+    "GET /v1/realms/{realm}",
     "GET /v1/rules",
     "GET /v1/rules/{id}",
     "GET /v1/spaces",
@@ -82,6 +84,7 @@ const ROUTES: [&str; 75] = [
     "PUT /v1/queues/{queue}/recipients/{recipient}",
     "PUT /v1/queues/{queue}/schedules/{name}",
     "PUT /v1/queues/{queue}/workers/{worker}",
+    "PUT /v1/realms/{realm}",
     "PUT /v1/rules/{id}",
     "PUT /v1/subjects/{subject}",
 ];
@@ -176,7 +179,9 @@ fn fits(document: &Value, schema: &Value, value: &Value, place: &str) -> Result<
             ensure!(fields.contains_key(name), "{place} lacks {name}");
         }
         for (name, field) in fields {
-            let Some(schema) = schema["properties"].get(name) else { bail!("{place}.{name} is not documented") };
+            // What people name themselves is all of one kind.
+            let own = schema.get("additionalProperties").filter(|own| own.is_object());
+            let Some(schema) = schema["properties"].get(name).or(own) else { bail!("{place}.{name} is not documented") };
             fits(document, schema, field, &format!("{place}.{name}"))?;
         }
     }
@@ -209,6 +214,18 @@ async fn answers_are_what_the_document_says_they_are() -> Result<()> {
     let message = json!({"id": "m", "body": {"any": ["thing", 1.5, null]}, "to": {"tags": ["vip"]}, "when": "subject != 'x'", "cap": cap,
         "starts_at": "2026-01-01T00:00:00Z", "ends_at": "2027-01-01T00:00:00Z", "tags": ["t"], "critical": true});
     let named = json!({"body": 1, "to": {"subjects": ["ann"]}});
+    let realm = json!({"description": "d", "timezone": "UTC", "assets": {"a": {"kind": "currency", "max": 9, "floor": -1, "tradable": false,
+            "board": true, "emoji": "🧄", "description": "d"}, "b": {}},
+        "timers": {"t": {"at": "00:00", "tz": "UTC", "grace": "1h", "streak": true}, "u": {"every": "24h"}},
+        "effects": {"e": {"default": 1}}, "counters": {"c": {}}, "boxes": {"x": {}},
+        "tables": {"d": {"of": 10, "full": "reroll", "drops": {"b": 1}}}, "recipes": {"b": {"take": {"a": 1}, "give": {"b": 2}}},
+        "plays": {"p": {"description": "d", "args": {"n": {"type": "amount", "else": "err", "default": 1}, "o": "owner"},
+            "let": {"m": "n + 1"}, "roll": {"r": [1, "n"]}, "need": [{"if": "n > 0", "else": "err", "with": {"n": "n"}}, {"timer": "u", "else": "ttl"}],
+            "do": [{"claim": {"timer": "u"}}, {"move": {"from": "@mint", "to": "player", "asset": "a", "qty": "m"}}],
+            "return": {"n": "n"}, "sample": {"n": 1, "o": "'ann'"}}, "q": {"internal": true}},
+        "rules": [{"on": "p", "play": "q", "mode": "after"}]});
+    let mut less = realm.clone();
+    less["assets"] = json!({"a": {}});
     for (ask, path, status) in [
         (check("free", 1), "/v1/limit/check", "200"),
         (check("used", 1), "/v1/limit/check", "200"),
@@ -264,6 +281,12 @@ async fn answers_are_what_the_document_says_they_are() -> Result<()> {
         (Ask::json("PUT", "/v1/decks/d/messages/n", &named), "/v1/decks/{deck}/messages/{id}", "200"),
         (Ask::new("GET", "/v1/decks/d/messages/m", ""), "/v1/decks/{deck}/messages/{id}", "200"),
         (Ask::new("GET", "/v1/decks/d/messages", ""), "/v1/decks/{deck}/messages", "200"),
+        (Ask::json("PUT", "/v1/realms/r", &realm), "/v1/realms/{realm}", "201"),
+        (Ask::json("PUT", "/v1/realms/r?dry_run=true", &realm), "/v1/realms/{realm}", "200"),
+        (Ask::json("PUT", "/v1/realms/r", &less), "/v1/realms/{realm}", "4XX"),
+        (Ask::new("GET", "/v1/realms/r", ""), "/v1/realms/{realm}", "200"),
+        (Ask::new("GET", "/v1/realms/none", ""), "/v1/realms/{realm}", "4XX"),
+        (Ask::new("GET", "/v1/realms", ""), "/v1/realms", "200"),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["admin"]})).once("k"), "/v1/keys", "201"),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["admin"]})).once("k"), "/v1/keys", "201"),
         (Ask::new("GET", "/v1/keys", ""), "/v1/keys", "200"),

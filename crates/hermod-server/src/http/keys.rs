@@ -24,7 +24,8 @@ pub(crate) struct KeyBody {
     #[schema(example = "mail bot")]
     name: String,
     /// What it may do: admin, spaces, rules:read, rules:write, limit:check, queues:read, queues:write,
-    /// queues:push, queues:claim, decks:read, decks:write, decks:pick, events:read.
+    /// queues:push, queues:claim, decks:read, decks:write, decks:pick, realms:read, realms:write,
+    /// realms:play, events:read.
     #[schema(example = json!(["limit:check"]))]
     scopes: Vec<String>,
     /// Which space it acts in; the caller's if absent. Another one needs the scope spaces.

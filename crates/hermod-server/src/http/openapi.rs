@@ -3,7 +3,9 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{clock, decks, deliveries, events, health, keys, limit, messages, picks, queues, rules, schedules, spaces, subjects, workers};
+use super::{
+    clock, decks, deliveries, events, health, keys, limit, messages, picks, queues, realms, rules, schedules, spaces, subjects, workers,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -47,6 +49,9 @@ use super::{clock, decks, deliveries, events, health, keys, limit, messages, pic
         picks::ack,
         picks::nack,
         picks::history,
+        realms::list,
+        realms::read,
+        realms::put,
         events::events,
         subjects::read,
         subjects::put,

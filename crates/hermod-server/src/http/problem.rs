@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::code::{Code, Problem};
+use crate::code::{Code, FieldFault, Problem};
 
 /// A problem, as it is sent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,10 +25,31 @@ pub(crate) struct Document<'a> {
     /// The field at fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
+    /// All that is wrong, where more than one thing can be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    faults: Vec<FaultDocument<'a>>,
     /// Whether the same request may succeed later.
     retryable: bool,
     /// The request's id, as in the server's log.
     request_id: &'a str,
+}
+
+/// One fault of several.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Fault)]
+pub(crate) struct FaultDocument<'a> {
+    /// The path of the field.
+    #[schema(example = "plays.gamble.need[1].if")]
+    field: &'a str,
+    /// What is wrong with it, and what would be right.
+    detail: &'a str,
+}
+
+impl<'a> From<&'a FieldFault> for FaultDocument<'a> {
+    fn from(fault: &'a FieldFault) -> FaultDocument<'a> {
+        FaultDocument { field: &fault.field, detail: &fault.detail }
+    }
 }
 
 /// A problem within an answer.
@@ -71,6 +92,7 @@ pub(super) fn document(problem: &Problem, request_id: &HeaderValue) -> Response 
         detail: &problem.detail,
         code: problem.code.text(),
         field: problem.field.as_deref(),
+        faults: problem.faults.iter().map(FaultDocument::from).collect(),
         retryable: problem.code.is_retryable(),
         request_id: request_id.to_str().unwrap_or(""),
     };

@@ -192,11 +192,11 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Result<T, Problem>
     serde_json::from_slice(raw).map_err(|fault| explain::<T>(raw, &fault))
 }
 
-fn no_object() -> Problem {
+pub(super) fn no_object() -> Problem {
     Problem::new(Code::InvalidJson, "The body must be a JSON object.")
 }
 
-fn explain<'a, T: Deserialize<'a>>(raw: &'a [u8], fault: &serde_json::Error) -> Problem {
+pub(super) fn explain<'a, T: Deserialize<'a>>(raw: &'a [u8], fault: &serde_json::Error) -> Problem {
     let message = fault.to_string();
     let message = message.split(" at line ").next().unwrap_or("");
     let is_too_large = message == "number out of range";

@@ -23,7 +23,7 @@ Examples:
   hermod decks apply -f tips.yaml --prune --yes";
 
 pub(super) async fn run(args: &ApplyArgs, client: &Client, asked: &ClientArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = input::read(&args.file)?;
+    let (name, text) = input::read(&args.from.file)?;
     let written = match read(&text) {
         Ok(written) => written,
         Err(faults) => return Ok(tell_faults(&faults, &name, asked.json)),

@@ -18,14 +18,22 @@ use crate::error;
 use crate::noun::ClientArgs;
 use crate::output::Output;
 
+/// What to apply, and whether to.
 #[derive(Debug, Args)]
-pub(crate) struct ApplyArgs {
+pub(crate) struct FileArgs {
     /// The file; `-` is standard input.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: String,
     /// Show what would be changed, and change nothing.
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
+}
+
+/// The same, where what is not in the file may be deleted.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    pub(crate) from: FileArgs,
     /// Delete what is not in the file.
     #[arg(long)]
     pub(crate) prune: bool,
@@ -43,13 +51,27 @@ impl ApplyArgs {
         asked: &ClientArgs,
         send: impl AsyncFn(&Change<'_, T>) -> Result<(), ClientError>,
     ) -> anyhow::Result<ExitCode> {
+        self.from.carry_out(name, plan, asked, self.yes, send).await
+    }
+}
+
+impl FileArgs {
+    /// The same; with `yes`, nobody is asked before something is deleted.
+    pub(crate) async fn carry_out<T: Item>(
+        &self,
+        name: &str,
+        plan: &Plan<'_, T>,
+        asked: &ClientArgs,
+        yes: bool,
+        send: impl AsyncFn(&Change<'_, T>) -> Result<(), ClientError>,
+    ) -> anyhow::Result<ExitCode> {
         let out = asked.output();
         for change in &plan.changes {
             out.remark(&change.line())?;
         }
         let mut done = Done { outcomes: Vec::new(), plan };
         if !self.dry_run {
-            confirm(self, plan, out.is_json())?;
+            confirm(plan, yes, out.is_json())?;
             done.outcomes = apply(plan, out, send).await;
         }
         for (change, outcome) in done.pairs() {
@@ -76,9 +98,9 @@ pub(crate) fn tell_faults(faults: &[Fault], file: &str, json: bool) -> ExitCode 
 }
 
 /// Asks before anything is deleted; where nobody can be asked, the flag must say so.
-fn confirm<T: Item>(args: &ApplyArgs, plan: &Plan<'_, T>, json: bool) -> anyhow::Result<()> {
+fn confirm<T: Item>(plan: &Plan<'_, T>, yes: bool, json: bool) -> anyhow::Result<()> {
     let gone = plan.changes.iter().filter(|change| matches!(change, Change::Delete(_))).count();
-    if gone == 0 || args.yes {
+    if gone == 0 || yes {
         return Ok(());
     }
     let gone = counted(gone, T::NOUN);
@@ -151,9 +173,12 @@ pub(crate) fn gone(deleted: Result<(), ClientError>) -> Result<(), ClientError> 
 fn told<T: Item>(change: &Change<'_, T>, fault: &ClientError, file: &str, server: &str) -> String {
     let placed = match change {
         Change::Create(written) | Change::Edit(written, _) => written.refused(fault),
-        Change::Delete(_) => None,
+        Change::Delete(_) => Vec::new(),
     };
-    placed.map_or_else(|| format!("error: {}: {}", change.item().label(), error::sentence(fault, server)), |fault| fault.line(file))
+    if placed.is_empty() {
+        return format!("error: {}: {}", change.item().label(), error::sentence(fault, server));
+    }
+    placed.iter().map(|fault| fault.line(file)).collect::<Vec<_>>().join("\n")
 }
 
 /// What came of it; no outcomes if nothing was tried.
@@ -196,7 +221,7 @@ impl<T: Item> Done<'_, T> {
             text += &format!("\napplied: {}\nnot applied: {}", those(true), those(false));
         }
         if dry_run {
-            text += "\nNothing was changed. The file was checked here; the server checks it again when it is applied.";
+            text += &format!("\nNothing was changed. {}", T::DRY_RUN);
         }
         text
     }
@@ -208,7 +233,7 @@ impl<T: Item> Done<'_, T> {
             let told = [("id", json!(item.id())), ("what", json!(item.noun())), ("change", json!(change.word()))];
             let mut document: Map<String, Value> = told.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             if let Change::Edit(_, edits) = change {
-                let edits = edits.iter().map(|edit| (edit.field.to_owned(), json!({ "from": edit.from, "to": edit.to })));
+                let edits = edits.iter().map(|edit| (edit.field.to_string(), json!({ "from": edit.from, "to": edit.to })));
                 document.insert("fields".to_owned(), Value::Object(edits.collect()));
             }
             let outcome = self.outcomes.get(place);

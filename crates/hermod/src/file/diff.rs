@@ -1,10 +1,11 @@
 //! What a file would change.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{Item, Written, text};
+use super::{Item, Written};
 use crate::output::verdict;
 
 /// One item that is to change.
@@ -18,7 +19,7 @@ pub(crate) enum Change<'a, T> {
 /// One field that is to change; null is none.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Edit {
-    pub(crate) field: &'static str,
+    pub(crate) field: Cow<'static, str>,
     pub(crate) from: Value,
     pub(crate) to: Value,
 }
@@ -39,7 +40,7 @@ pub(crate) fn plan<'a, T: Item>(written: &'a [Written<T>], there: &'a [T], prune
     let by_id: BTreeMap<_, &T> = there.iter().map(|item| (key(item), item)).collect();
     let mut plan = Plan { changes: Vec::new(), unchanged: 0, others: 0 };
     for written in written {
-        match by_id.get(&key(&written.item)).map(|old| edits(*old, &written.item)) {
+        match by_id.get(&key(&written.item)).map(|old| old.edits(&written.item)) {
             None => plan.changes.push(Change::Create(written)),
             Some(edits) if edits.is_empty() => plan.unchanged += 1,
             Some(edits) => plan.changes.push(Change::Edit(written, edits)),
@@ -66,12 +67,6 @@ pub(crate) fn others<'a, T: Item>(written: &[Written<T>], there: &'a [T]) -> Vec
     let mut others: Vec<&T> = there.iter().filter(|item| !kept.contains(&key(*item))).collect();
     others.sort_by_key(|item| key(*item));
     others
-}
-
-fn edits<T: Item>(old: &T, new: &T) -> Vec<Edit> {
-    let pairs = old.fields().into_iter().zip(new.fields());
-    let changed = pairs.filter(|(old, new)| old.value != new.value);
-    changed.map(|(old, new)| Edit { field: old.name, from: old.value, to: new.value }).collect()
 }
 
 impl<T: Item> Change<'_, T> {
@@ -106,10 +101,7 @@ impl<T: Item> Change<'_, T> {
         match self {
             Change::Create(_) => verdict(true, &self.short()),
             Change::Delete(_) => verdict(false, &self.short()),
-            Change::Edit(_, edits) => {
-                let edits = edits.iter().map(|edit| format!("{}: {} -> {}", edit.field, text(&edit.from), text(&edit.to)));
-                format!("{}  {}", self.short(), edits.collect::<Vec<_>>().join(", "))
-            }
+            Change::Edit(_, edits) => format!("{}{}", self.short(), T::told(edits)),
         }
     }
 }

@@ -17,22 +17,23 @@ pub(crate) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-/// What is written: fields, and under a name a list of items.
+/// What is written: fields, and under a name a list of items, where there is one.
 pub(crate) struct Export<'a, T> {
     pub(crate) fields: Vec<Field>,
-    pub(crate) list: &'static str,
-    pub(crate) items: &'a [T],
+    pub(crate) list: Option<(&'static str, &'a [T])>,
+    /// Which names within fields come first, and in which order; the others follow by name.
+    pub(crate) order: &'static [&'static str],
 }
 
 impl<T: Item> Export<'_, T> {
-    /// Writes it where it is wanted; `what` says what it is, for a remark.
+    /// Writes it where it is wanted; `what` says what is where, for a remark: `2 rules are`.
     pub(crate) fn write(self, args: &ExportArgs, out: Output, what: &str) -> anyhow::Result<()> {
         // JSON is YAML, too: `apply` reads either.
         let text = if out.is_json() { format!("{:#}\n", self.json()) } else { self.yaml()? };
         match &args.output {
             Some(file) if file.as_os_str() != "-" => {
                 std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-                out.remark(&format!("{what} are in {}.", file.display()))
+                out.remark(&format!("{what} in {}.", file.display()))
             }
             _ => out.text(&text),
         }
@@ -42,11 +43,13 @@ impl<T: Item> Export<'_, T> {
     pub(crate) fn json(self) -> Value {
         let written = |fields: Vec<Field>| {
             let fields = fields.into_iter().filter(|field| !field.is_default);
-            fields.map(|field| (field.name.to_owned(), field.value)).collect::<Map<_, _>>()
+            fields.map(|field| (field.name.into_owned(), field.value)).collect::<Map<_, _>>()
         };
-        let items = self.items.iter().map(|item| Value::Object(written(item.fields()))).collect();
         let mut document = written(self.fields);
-        document.insert(self.list.to_owned(), Value::Array(items));
+        if let Some((name, items)) = self.list {
+            let items = items.iter().map(|item| Value::Object(written(item.fields()))).collect();
+            document.insert(name.to_owned(), Value::Array(items));
+        }
         Value::Object(document)
     }
 
@@ -54,11 +57,13 @@ impl<T: Item> Export<'_, T> {
     pub(crate) fn yaml(self) -> anyhow::Result<String> {
         let written = |fields: Vec<Field>| -> Mapping<'static> {
             let fields = fields.into_iter().filter(|field| !field.is_default);
-            fields.map(|field| (string(field.name.to_owned()), yaml(field.value))).collect()
+            fields.map(|field| (string(field.name.into_owned()), yaml(field.value, self.order))).collect()
         };
-        let items = self.items.iter().map(|item| Yaml::Mapping(written(item.fields()))).collect();
         let mut document = written(self.fields);
-        document.insert(string(self.list.to_owned()), Yaml::Sequence(items));
+        if let Some((name, items)) = self.list {
+            let items = items.iter().map(|item| Yaml::Mapping(written(item.fields()))).collect();
+            document.insert(string(name.to_owned()), Yaml::Sequence(items));
+        }
         let mut text = String::new();
         YamlEmitter::new(&mut text).dump(&Yaml::Mapping(document))?;
         // One document needs no mark of where it begins.
@@ -70,7 +75,7 @@ fn string(text: String) -> Yaml<'static> {
     Yaml::Value(Scalar::String(text.into()))
 }
 
-fn yaml(value: Value) -> Yaml<'static> {
+fn yaml(value: Value, order: &[&str]) -> Yaml<'static> {
     match value {
         Value::Null => Yaml::Value(Scalar::Null),
         Value::Bool(switch) => Yaml::Value(Scalar::Boolean(switch)),
@@ -80,7 +85,11 @@ fn yaml(value: Value) -> Yaml<'static> {
             (None, None) => string(number.to_string()),
         },
         Value::String(text) => string(text),
-        Value::Array(items) => Yaml::Sequence(items.into_iter().map(yaml).collect()),
-        Value::Object(fields) => Yaml::Mapping(fields.into_iter().map(|(name, value)| (string(name), yaml(value))).collect()),
+        Value::Array(items) => Yaml::Sequence(items.into_iter().map(|item| yaml(item, order)).collect()),
+        Value::Object(fields) => {
+            let mut fields: Vec<(String, Value)> = fields.into_iter().collect();
+            fields.sort_by_key(|(name, _)| order.iter().position(|first| first == name).unwrap_or(order.len()));
+            Yaml::Mapping(fields.into_iter().map(|(name, value)| (string(name), yaml(value, order))).collect())
+        }
     }
 }

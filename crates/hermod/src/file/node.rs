@@ -36,7 +36,7 @@ pub(crate) fn shown(node: &MarkedYaml<'_>) -> String {
     }
 }
 
-/// A node as JSON. `places` learns where each field is written, those within others as `cap.per`; `path` is that of the node.
+/// A node as JSON. `places` learns where each field is written, those within others as `cap.per` and `tags[0]`; `path` is that of the node.
 pub(crate) fn json(node: &MarkedYaml<'_>, path: &str, places: &mut BTreeMap<String, Place>) -> Result<Value, Fault> {
     let no_json = || Fault::new(place(node), format!("{} cannot be written as JSON", shown(node)));
     Ok(match &node.data {
@@ -46,7 +46,11 @@ pub(crate) fn json(node: &MarkedYaml<'_>, path: &str, places: &mut BTreeMap<Stri
         YamlData::Value(Scalar::FloatingPoint(number)) => Number::from_f64(number.into_inner()).map(Value::Number).ok_or_else(no_json)?,
         YamlData::Value(Scalar::String(text)) => Value::String(text.to_string()),
         YamlData::Sequence(items) => {
-            let items = (0..).zip(items).map(|(n, item): (usize, _)| json(item, &format!("{path}[{n}]"), places));
+            let items = (0..).zip(items).map(|(n, item): (usize, _)| {
+                let path = format!("{path}[{n}]");
+                places.insert(path.clone(), place(item));
+                json(item, &path, places)
+            });
             Value::Array(items.collect::<Result<_, _>>()?)
         }
         YamlData::Mapping(fields) => {

@@ -24,7 +24,7 @@ Examples:
   hermod rules export --server http://a:7700 | hermod rules apply -f - --server http://b:7700";
 
 pub(super) async fn run(args: &ApplyArgs, client: &Client, asked: &ClientArgs) -> anyhow::Result<ExitCode> {
-    let (name, text) = input::read(&args.file)?;
+    let (name, text) = input::read(&args.from.file)?;
     let written = match read(&text) {
         Ok(written) => written,
         Err(faults) => return Ok(tell_faults(&faults, &name, asked.json)),

@@ -9,11 +9,11 @@ use crate::output::Output;
 pub(super) async fn run(args: &ExportArgs, client: &Client, out: Output) -> anyhow::Result<()> {
     let mut rules = client.rules().list_all().await?;
     rules.sort_by(|a, b| a.id.cmp(&b.id));
-    document(&rules).write(args, out, &counted(rules.len(), "rule"))
+    document(&rules).write(args, out, &format!("{} are", counted(rules.len(), "rule")))
 }
 
 fn document(rules: &[Rule]) -> Export<'_, Rule> {
-    Export { fields: Vec::new(), list: "rules", items: rules }
+    Export { fields: Vec::new(), list: Some(("rules", rules)), order: &[] }
 }
 
 #[cfg(test)]

@@ -1,0 +1,194 @@
+//! The definition of a realm as the OpenAPI document describes it.
+//!
+//! It is read by `hermod-core`, which knows nothing of HTTP. What is here is only looked at; a test compares it with what is read.
+
+#![allow(dead_code, reason = "these types describe, and are never made")]
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// One economy. A formula is a CEL expression over whole numbers, as text, or a number.
+#[derive(ToSchema)]
+#[schema(as = RealmDefinition)]
+pub(crate) struct DefinitionSchema {
+    /// For people.
+    #[schema(required = false)]
+    description: String,
+    /// The time zone of calendar timers, of the IANA database; UTC if absent.
+    #[schema(required = false, example = "Europe/Berlin")]
+    timezone: String,
+    /// What there is to have.
+    #[schema(required = false)]
+    assets: BTreeMap<String, AssetSchema>,
+    /// What can be claimed at times only.
+    #[schema(required = false)]
+    timers: BTreeMap<String, TimerSchema>,
+    /// What holds for a while.
+    #[schema(required = false)]
+    effects: BTreeMap<String, NumberSchema>,
+    /// What is counted, for everybody to see.
+    #[schema(required = false)]
+    counters: BTreeMap<String, NumberSchema>,
+    /// What is counted and not shown.
+    #[schema(required = false)]
+    boxes: BTreeMap<String, NumberSchema>,
+    /// What may drop, and how likely.
+    #[schema(required = false)]
+    tables: BTreeMap<String, TableSchema>,
+    /// What can be made or bought, and of what.
+    #[schema(required = false)]
+    recipes: BTreeMap<String, RecipeSchema>,
+    /// What can be done.
+    #[schema(required = false)]
+    plays: BTreeMap<String, PlaySchema>,
+    /// What follows from what.
+    #[schema(required = false)]
+    rules: Vec<RuleSchema>,
+}
+
+/// Something to have.
+#[derive(ToSchema)]
+#[schema(as = RealmAsset)]
+struct AssetSchema {
+    /// item (the default) or currency. This is settled when it is first defined.
+    #[schema(required = false)]
+    kind: String,
+    /// The most that one owner can have.
+    #[schema(required = false)]
+    max: u64,
+    /// The least that one owner can have: below 0 is credit.
+    #[schema(required = false)]
+    floor: i64,
+    /// Whether owners may trade it, for plays that ask for that; they may if absent.
+    #[schema(required = false)]
+    tradable: bool,
+    /// Whether it has a leaderboard. This is settled when it is first defined.
+    #[schema(required = false)]
+    board: bool,
+    /// How to show it.
+    #[schema(required = false)]
+    emoji: String,
+    /// For people.
+    #[schema(required = false)]
+    description: String,
+}
+
+/// When something can be claimed again.
+#[derive(ToSchema)]
+#[schema(as = RealmTimer)]
+struct TimerSchema {
+    /// So long after the last claim.
+    #[schema(required = false, example = "24h")]
+    every: String,
+    /// From this time of the day on, once until the same time of the next.
+    #[schema(required = false, example = "00:00")]
+    at: String,
+    /// Where that time is; the realm's time zone if absent.
+    #[schema(required = false)]
+    tz: String,
+    /// How long after it can be claimed again a streak is kept.
+    #[schema(required = false)]
+    grace: String,
+    /// Whether claims in a row are counted.
+    #[schema(required = false)]
+    streak: bool,
+}
+
+/// A number that is kept.
+#[derive(ToSchema)]
+#[schema(as = RealmNumber)]
+struct NumberSchema {
+    /// What it is while there is none; 0 if absent.
+    #[schema(required = false)]
+    default: i64,
+}
+
+/// What may drop.
+#[derive(ToSchema)]
+#[schema(as = RealmTable)]
+struct TableSchema {
+    /// The weights are out of so many; the rest is nothing.
+    of: u64,
+    /// What becomes of something that there is no room for: lose (the default) or reroll.
+    #[schema(required = false)]
+    full: String,
+    /// The weight of each asset.
+    drops: BTreeMap<String, u64>,
+}
+
+/// What can be made of what. With a price in a currency it is a shop.
+#[derive(ToSchema)]
+#[schema(as = RealmRecipe)]
+struct RecipeSchema {
+    /// What it takes.
+    take: BTreeMap<String, u64>,
+    /// What it gives; one of its own name if absent.
+    #[schema(required = false)]
+    give: BTreeMap<String, u64>,
+}
+
+/// A named operation.
+#[derive(ToSchema)]
+#[schema(as = RealmPlay)]
+struct PlaySchema {
+    /// For people.
+    #[schema(required = false)]
+    description: String,
+    /// Whether only rules and schedules may run it.
+    #[schema(required = false)]
+    internal: bool,
+    /// What it is given: amount, owner, asset or text, or an object with type, else, all, round_up and default.
+    #[schema(required = false)]
+    args: BTreeMap<String, Value>,
+    /// Names for formulas; each is computed when it is first used.
+    #[schema(required = false, rename = "let")]
+    lets: BTreeMap<String, Value>,
+    /// Draws, each a list of two formulas: from one number to another, both included.
+    #[schema(required = false)]
+    roll: BTreeMap<String, Vec<Value>>,
+    /// What must be true, in this order.
+    #[schema(required = false)]
+    need: Vec<NeedSchema>,
+    /// What is done: each an object with one of move, claim, effect, counter, box, craft, draw, schedule and if.
+    #[schema(required = false, rename = "do")]
+    steps: Vec<Value>,
+    /// What is told besides: a formula, or an object with upcoming (a play) and limit.
+    #[schema(required = false, rename = "return")]
+    returns: BTreeMap<String, Value>,
+    /// Arguments to show what it is worth with, for reports.
+    #[schema(required = false)]
+    sample: BTreeMap<String, Value>,
+}
+
+/// What must be true: a condition, or a timer that can be claimed.
+#[derive(ToSchema)]
+#[schema(as = RealmNeed)]
+struct NeedSchema {
+    /// The condition, a formula.
+    #[schema(required = false, rename = "if")]
+    condition: Value,
+    /// The timer of the player.
+    #[schema(required = false)]
+    timer: String,
+    /// What is refused with.
+    #[schema(rename = "else")]
+    or_else: String,
+    /// What the refusal tells besides, formulas by name.
+    #[schema(required = false)]
+    with: BTreeMap<String, Value>,
+}
+
+/// What follows from what: after an event of this type a play runs, for whom the event is about.
+#[derive(ToSchema)]
+#[schema(as = RealmRule)]
+struct RuleSchema {
+    /// The type of the event.
+    on: String,
+    /// The play. It is given no arguments.
+    play: String,
+    /// inline (the default): in the same commit; after: after it, exactly once.
+    #[schema(required = false)]
+    mode: String,
+}

@@ -1,0 +1,3 @@
+//! realm: economies that are data, at the service's boundary.
+
+mod catalog;
