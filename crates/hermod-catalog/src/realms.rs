@@ -72,6 +72,12 @@ impl Catalog {
         self.realm_views(space).into_iter().map(|view| view.realm).collect()
     }
 
+    /// The names of all realms of all spaces, from memory.
+    pub fn all_realms(&self) -> Vec<(SpaceId, RealmId)> {
+        let snapshot = self.inner.snapshot.load();
+        snapshot.realms.iter().flat_map(|(space, realms)| realms.keys().map(|id| (space.clone(), id.clone()))).collect()
+    }
+
     /// One realm and the hash of its definition, from memory.
     pub fn realm_view(&self, space: &SpaceId, id: &RealmId) -> Option<RealmView> {
         self.inner.snapshot.load().realms.get(space)?.get(id).cloned()

@@ -11,6 +11,7 @@ mod limit;
 mod pick;
 mod queue;
 mod queues;
+mod realm;
 mod realms;
 mod rules;
 mod spaces;
@@ -41,6 +42,10 @@ pub use queue::{
 };
 use queue::{Replies, Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
+pub(crate) use realm::Agenda;
+pub use realm::{
+    AccountAnswer, Audit, CommitAnswer, EnactAsk, LedgerFrom, MarkAnswer, Outlook, RealmAnswer, SimulateAsk, Spread, SupplyAnswer,
+};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.
@@ -64,6 +69,8 @@ pub struct App {
     replies: Arc<Replies>,
     /// What is known of subjects between picks.
     hints: Arc<Hints>,
+    /// When scheduled plays are due.
+    pub(crate) agenda: Arc<Agenda>,
     /// Counts draws: where a delivery goes that belongs nowhere, how much a pause is cut, which message comes first.
     draws: Arc<AtomicU64>,
     /// Sends deliveries to webhooks.
@@ -120,6 +127,7 @@ impl App {
             staffs: Arc::default(),
             replies: Arc::default(),
             hints: Arc::default(),
+            agenda: Arc::default(),
             draws: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
             sender,
             stop: Arc::new(watch::Sender::new(false)),

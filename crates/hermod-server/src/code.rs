@@ -64,6 +64,8 @@ codes! {
     MessageNotFound = "message_not_found", 404, false, "The deck has no such message";
     /// There is no such realm.
     RealmNotFound = "realm_not_found", 404, false, "There is no such realm";
+    /// It was there, and is not any more.
+    Gone = "gone", 410, false, "It is gone";
     /// The path exists, the method does not.
     MethodNotAllowed = "method_not_allowed", 405, false, "This path does not take this method";
     /// The identifier is taken.
@@ -86,6 +88,8 @@ codes! {
     TooManyRules = "too_many_rules", 422, false, "Too many rules apply to this call";
     /// The space or the deck has as many of them as it may.
     TooManyDefinitions = "too_many_definitions", 422, false, "There are as many of these as there may be";
+    /// A formula of a realm gave no number.
+    PlayFailed = "play_failed", 422, false, "A formula of the realm gave no number";
     /// The idempotency key belongs to another request.
     IdempotencyConflict = "idempotency_conflict", 422, false, "The idempotency key was used for another request";
     /// A fault of ours.

@@ -4,6 +4,7 @@
 //! passes one layer, the [`gate`], which gives it an id, a deadline and a place among those under
 //! way; everything else is in the handlers' arguments.
 
+mod books;
 mod clock;
 mod decks;
 mod deep;
@@ -19,6 +20,7 @@ mod messages;
 pub mod openapi;
 mod page;
 mod picks;
+mod plays;
 mod problem;
 mod queues;
 mod realms;
@@ -101,6 +103,20 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/decks/{deck}/messages/{id}", get(messages::read).put(messages::put).delete(messages::remove))
         .route("/v1/realms", get(realms::list))
         .route("/v1/realms/{realm}", get(realms::read).put(realms::put))
+        .route("/v1/realms/{realm}/plays/{play}", post(plays::play))
+        .route("/v1/realms/{realm}/commits", post(plays::commit))
+        .route("/v1/realms/{realm}/commits/{id}/revert", post(plays::revert))
+        .route("/v1/realms/{realm}/holds", post(plays::hold))
+        .route("/v1/realms/{realm}/holds/{id}", get(books::hold))
+        .route("/v1/realms/{realm}/holds/{id}/capture", post(plays::capture))
+        .route("/v1/realms/{realm}/holds/{id}/release", post(plays::release))
+        .route("/v1/realms/{realm}/simulate", post(plays::simulate))
+        .route("/v1/realms/{realm}/accounts/{owner}", get(books::account))
+        .route("/v1/realms/{realm}/boards/{asset}", get(books::board))
+        .route("/v1/realms/{realm}/ledger", get(books::ledger))
+        .route("/v1/realms/{realm}/events", get(books::events))
+        .route("/v1/realms/{realm}/supply", get(books::supply))
+        .route("/v1/realms/{realm}/audit", get(books::audit))
         .route("/v1/events", get(events::events))
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{id}", delete(keys::remove))

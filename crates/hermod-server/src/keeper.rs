@@ -5,6 +5,7 @@
 //! a key of its own, under which it is pushed once.
 
 mod consume;
+mod plays;
 mod recur;
 mod staff;
 
@@ -37,6 +38,7 @@ pub(crate) async fn keep(app: App) {
     let mut consumers: HashMap<(SpaceId, QueueId), Consumer> = HashMap::new();
     let mut runs = Runs::default();
     let staff = tokio::spawn(staff::run(app.clone()));
+    let plays = tokio::spawn(plays::run(app.clone()));
     loop {
         consume_all(&app, &mut consumers);
         runs.create(&app).await;
@@ -45,7 +47,7 @@ pub(crate) async fn keep(app: App) {
             () = app.stopping() => break,
         }
     }
-    let _ended = staff.await;
+    let _ended = (staff.await, plays.await);
     // What was deleted a moment ago leaves no run behind.
     runs.create(&app).await;
     for (_, consumer) in consumers {

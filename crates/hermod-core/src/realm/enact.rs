@@ -64,6 +64,7 @@ impl Plans for Call {
         let mut plan = match result {
             Ok(()) => {
                 let entry = entry(&mut run);
+                told.later = run.deeds().later.iter().map(|(due, _)| due.from(now)).min().unwrap_or_default();
                 run.plan(Act::Apply, entry, told.pack())
             }
             Err(Stop::Refused(refusal)) => {

@@ -15,6 +15,8 @@ pub struct Told {
     pub returns: Vec<(Arc<str>, Returned)>,
     /// What came of the plays that followed from it: what they were refused with, if they were.
     pub also: Vec<(Arc<str>, Option<Refusal>)>,
+    /// When the first of what it scheduled is due, about; zero: nothing is.
+    pub later: Micros,
 }
 
 /// What is returned.
@@ -106,6 +108,7 @@ impl Told {
     /// As bytes that stand in an answer.
     pub fn pack(&self) -> Box<[u8]> {
         let mut out = Vec::new();
+        record::put(&mut out, [self.later.get()]);
         out.push(u8::try_from(self.returns.len()).expect("few are told"));
         for (name, returned) in &self.returns {
             put_code(&mut out, name);
@@ -129,6 +132,7 @@ impl Told {
 
     /// Reads it back.
     pub fn read(mut rest: &[u8]) -> Option<Told> {
+        let later = record::take_micros(&mut rest)?;
         let [many] = record::take(&mut rest)?;
         let returns = (0..many).map(|_| {
             let name = take_code(&mut rest)?.into();
@@ -146,7 +150,7 @@ impl Told {
             let [is_refused] = record::take(&mut rest)?;
             Some((play, if is_refused == 1 { Some(Refusal::take(&mut rest)?) } else { None }))
         });
-        Some(Told { returns, also: also.collect::<Option<Vec<_>>>()? })
+        Some(Told { returns, also: also.collect::<Option<Vec<_>>>()?, later })
     }
 }
 

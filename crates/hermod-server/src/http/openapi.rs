@@ -4,7 +4,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    clock, decks, deliveries, events, health, keys, limit, messages, picks, queues, realms, rules, schedules, spaces, subjects, workers,
+    books, clock, decks, deliveries, events, health, keys, limit, messages, picks, plays, queues, realms, rules, schedules, spaces,
+    subjects, workers,
 };
 
 #[derive(OpenApi)]
@@ -52,6 +53,20 @@ use super::{
         realms::list,
         realms::read,
         realms::put,
+        plays::play,
+        plays::commit,
+        plays::revert,
+        plays::hold,
+        plays::capture,
+        plays::release,
+        plays::simulate,
+        books::account,
+        books::board,
+        books::ledger,
+        books::events,
+        books::hold,
+        books::supply,
+        books::audit,
         events::events,
         subjects::read,
         subjects::put,

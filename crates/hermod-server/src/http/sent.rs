@@ -150,6 +150,11 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<Shell>> for SentOrNot<T> {
 }
 
 impl<T> Sent<T> {
+    /// The body as it came.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.raw.bytes
+    }
+
     /// The idempotency key of an engine operation, bound to this body.
     pub(super) fn once(&self, operation: &str) -> Result<Option<Once>, Problem> {
         self.raw.once(operation)

@@ -23,6 +23,8 @@ const QUEUES_MAX: usize = 500;
 
 /// So many decks are counted by name; the rest together.
 const DECKS_MAX: usize = 500;
+/// So many counters of plays are kept; further ones are counted together.
+const PLAYS_MAX: usize = 2_000;
 
 /// So many policies are counted by name; the rest together.
 const POLICIES_MAX: usize = 500;
@@ -36,6 +38,8 @@ pub(crate) struct Metrics {
     decisions: RwLock<HashMap<String, Decisions>>,
     /// By deck and outcome; of decks there are so many at most.
     picks: RwLock<HashMap<String, HashMap<&'static str, Counter>>>,
+    /// By realm, play and outcome; there are so many at most.
+    plays: RwLock<HashMap<(String, String, String), Counter>>,
     /// By queue, of which there are so many at most.
     deliveries: RwLock<HashMap<String, Deliveries>>,
     /// By route and status. Both come from fixed sets, so the map is bounded.
@@ -100,6 +104,7 @@ impl Metrics {
             None,
             "Picks by deck and what became of them, or why there was none.".into(),
         );
+        recorder.describe_counter("hermod_plays_total".into(), None, "Plays by realm, and what they were refused with.".into());
         recorder.describe_counter("hermod_http_requests_total".into(), None, "Requests by route and status.".into());
         recorder.describe_histogram("hermod_http_request_seconds".into(), None, "Time to answer, by route.".into());
         recorder.describe_gauge("hermod_store_ready".into(), None, "1 if the store answers.".into());
@@ -126,6 +131,7 @@ impl Metrics {
             refused,
             decisions: RwLock::default(),
             picks: RwLock::default(),
+            plays: RwLock::default(),
             deliveries: RwLock::default(),
             requests: RwLock::default(),
         }
@@ -163,6 +169,23 @@ impl Metrics {
         let counter = picks.entry(name.to_owned()).or_default().entry(outcome).or_insert_with(|| {
             let labels = vec![Label::new("deck", name.to_owned()), Label::new("outcome", outcome)];
             self.recorder.register_counter(&Key::from_parts("hermod_picks_total", labels), &METADATA)
+        });
+        counter.increment(1);
+    }
+
+    /// A play of this realm was answered: it was done, or refused with a code of the realm's own.
+    pub(crate) fn played(&self, realm: &str, play: &str, outcome: &str) {
+        let mut name = (realm.to_owned(), play.to_owned(), outcome.to_owned());
+        if let Some(counter) = self.plays.read().get(&name) {
+            return counter.increment(1);
+        }
+        let mut plays = self.plays.write();
+        if plays.len() >= PLAYS_MAX {
+            name = ("other".to_owned(), "other".to_owned(), "other".to_owned());
+        }
+        let counter = plays.entry(name).or_insert_with_key(|(realm, play, outcome)| {
+            let labels = vec![Label::new("realm", realm.clone()), Label::new("play", play.clone()), Label::new("outcome", outcome.clone())];
+            self.recorder.register_counter(&Key::from_parts("hermod_plays_total", labels), &METADATA)
         });
         counter.increment(1);
     }

@@ -1,0 +1,331 @@
+//! realm: what does this earn, cost, drop or craft?
+//!
+//! What is asked for becomes a plan (`hermod_core::realm`), which the store does all or nothing. A plan that was made from what is no
+//! longer so is made anew: in the same step where the state is at hand, else from what the store tells.
+
+mod agenda;
+mod known;
+mod scheduled;
+mod simulate;
+mod views;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermod_catalog::Scope;
+use hermod_core::realm::args::{Raw, is_owner};
+use hermod_core::realm::plan::{Act, Plan};
+use hermod_core::realm::{
+    Account, Applied, Apply, Call, Commit, Commits, Deed, Entry, Missing, Planned, Plans, ReadLedger, Realm, Refusal, Told,
+};
+use hermod_core::{Invalid, Micros, Once, Outcome, RealmId, SpaceId};
+use hermod_engine::{Durability, Engine};
+
+use super::realms::no_realm;
+use super::{App, Caller};
+use crate::code::{Code, Problem, conflict};
+
+pub(crate) use agenda::Agenda;
+use known::Known;
+pub use simulate::{Outlook, SimulateAsk, Spread};
+pub use views::{AccountAnswer, Audit, LedgerFrom, MarkAnswer, SupplyAnswer};
+
+/// So often a plan is made anew. Each turn somebody else changed what it was made from.
+const TURNS: usize = 64;
+/// So often, and this long each time, an older definition waits for the newer one.
+const WAITS: usize = 40;
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Who wants what done, under which key.
+#[derive(Clone, Debug)]
+pub struct EnactAsk {
+    /// In which realm.
+    pub realm: RealmId,
+    /// Under which key.
+    pub once: Once,
+    /// Who; empty if nobody is known.
+    pub by: Arc<str>,
+    /// Where, for the events.
+    pub guild: Arc<str>,
+    /// For people.
+    pub note: Arc<str>,
+    /// Says what would be, and changes nothing.
+    pub is_dry: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum RealmAnswer {
+    /// It was done.
+    Done(Box<CommitAnswer>),
+    /// It was refused.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// The time of the answer.
+        now: Micros,
+        /// The answer was given before, for the same key.
+        is_replayed: bool,
+    },
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub struct CommitAnswer {
+    /// The number of the commit; none in a dry run.
+    pub seq: Option<u64>,
+    /// When.
+    pub now: Micros,
+    /// What the accounts say afterwards, those of the realm itself left out.
+    pub balances: Vec<(Account, i64)>,
+    /// What the ledger keeps.
+    pub entry: Entry,
+    /// What a play tells.
+    pub told: Told,
+    /// What it survives; none in a dry run.
+    pub durability: Option<Durability>,
+    /// The answer was given before, for the same key.
+    pub is_replayed: bool,
+}
+
+impl EnactAsk {
+    /// Checks what came from outside.
+    pub fn checked(mut self, by: &str, guild: &str, note: &str) -> Result<EnactAsk, Invalid> {
+        if guild.len() > 128 || guild.chars().any(char::is_control) {
+            return Err(Invalid::new("guild", "may have 128 bytes at most, without control characters"));
+        }
+        if note.len() > 1024 {
+            return Err(Invalid::new("note", "may have 1024 bytes at most"));
+        }
+        (self.by, self.guild, self.note) = (by.into(), guild.into(), note.into());
+        Ok(self)
+    }
+}
+
+impl App {
+    /// Plays.
+    pub async fn play(&self, caller: &Caller, ask: &EnactAsk, play: &str, args: BTreeMap<Arc<str>, Raw>) -> Result<RealmAnswer, Problem> {
+        caller.need(Scope::RealmsPlay)?;
+        if !is_owner(&ask.by) {
+            return Err(Invalid::new("by", "must be an owner: 1 to 256 bytes without control characters, not beginning with @").into());
+        }
+        let realm = self.realm_of(&caller.space, &ask.realm)?;
+        if !realm.is_play(play) {
+            return Err(Problem::new(Code::NotFound, format!("The realm {} has no play {}.", ask.realm, short(play))).in_field("play"));
+        }
+        let call = |realm: Arc<Realm>| call_of(realm, ask, play, args.clone());
+        let answer = if ask.is_dry {
+            self.enact_dry(&caller.space, &ask.realm, &call(realm)).await?
+        } else {
+            let plans = |realm: Arc<Realm>| -> Arc<dyn Plans> { Arc::new(call(realm)) };
+            self.enact(&caller.space, &ask.realm, &plans, Some(&ask.once)).await?
+        };
+        let outcome = match &answer {
+            RealmAnswer::Done(done) if done.is_replayed || ask.is_dry => None,
+            RealmAnswer::Refused { is_replayed: true, .. } => None,
+            RealmAnswer::Done(_) => Some("done"),
+            RealmAnswer::Refused { refusal, .. } => Some(&*refusal.code),
+        };
+        if let Some(outcome) = outcome {
+            self.metrics.played(ask.realm.as_str(), play, outcome);
+        }
+        Ok(answer)
+    }
+
+    /// Commits legs, or puts something on hold, or ends a hold.
+    pub async fn commit_to(
+        &self,
+        caller: &Caller,
+        ask: &EnactAsk,
+        deed: impl Fn(&Realm) -> Result<Deed, Invalid> + Sync,
+    ) -> Result<RealmAnswer, Problem> {
+        caller.need(Scope::RealmsPlay)?;
+        let realm = self.realm_of(&caller.space, &ask.realm)?;
+        let commit = |realm: Arc<Realm>, act: Deed| {
+            let [key, by, guild, note] = [Arc::from(ask.once.key()), Arc::clone(&ask.by), Arc::clone(&ask.guild), Arc::clone(&ask.note)];
+            Commit { realm, act, key, by, guild, note, is_dry: ask.is_dry }
+        };
+        let act = deed(&realm)?;
+        if ask.is_dry {
+            return self.enact_dry(&caller.space, &ask.realm, &commit(realm, act)).await;
+        }
+        // A newer definition may lack what this one has; then it is as it was when it was asked for.
+        let plans = |realm: Arc<Realm>| -> Arc<dyn Plans> {
+            let act = deed(&realm).unwrap_or_else(|_| act.clone());
+            Arc::new(commit(realm, act))
+        };
+        self.enact(&caller.space, &ask.realm, &plans, Some(&ask.once)).await
+    }
+
+    /// Undoes a commit with another one.
+    pub async fn revert(&self, caller: &Caller, ask: &EnactAsk, seq: u64) -> Result<RealmAnswer, Problem> {
+        caller.need(Scope::RealmsPlay)?;
+        let commits = self.commits(&caller.space, &ask.realm, seq.saturating_sub(1), 1).await?;
+        let found = commits.entries.into_iter().find(|(number, ..)| *number == seq && seq > 0);
+        let (.., entry) = found.ok_or_else(|| Problem::new(Code::NotFound, "There is no such commit.").in_field("commit"))?;
+        self.commit_to(caller, ask, |_| Ok(Deed::Revert(seq, entry.clone()))).await
+    }
+
+    pub(crate) fn realm_of(&self, space: &SpaceId, id: &RealmId) -> Result<Arc<Realm>, Problem> {
+        self.catalog.realm(space, id).ok_or_else(|| no_realm(id))
+    }
+
+    pub(super) async fn commits(&self, space: &SpaceId, realm: &RealmId, after: u64, limit: usize) -> Result<Commits, Problem> {
+        let place = self.engine.partitions().place(space, realm.as_str());
+        match self.engine.run(&ReadLedger::after(place, realm.clone(), after, limit), None).await?.outcome {
+            Outcome::Done(commits) | Outcome::Replayed(commits) => Ok(commits),
+            Outcome::Conflict => Err(conflict()),
+        }
+    }
+
+    /// Plans, and has the plan done; again, if what it was made from has changed.
+    pub(crate) async fn enact(
+        &self,
+        space: &SpaceId,
+        id: &RealmId,
+        plans: &(dyn Fn(Arc<Realm>) -> Arc<dyn Plans> + Sync),
+        once: Option<&Once>,
+    ) -> Result<RealmAnswer, Problem> {
+        let place = self.engine.partitions().place(space, id.as_str());
+        let is_at_hand = matches!(self.engine, Engine::Embedded(_));
+        let (mut known, mut now, mut waits) = (Known::default(), self.clock.now(), 0);
+        let mut realm = self.realm_of(space, id)?;
+        for _ in 0..TURNS {
+            let maker = plans(Arc::clone(&realm));
+            let plan = match maker.planned(&known, now) {
+                Planned::Plan(plan) => Arc::from(plan),
+                Planned::Missing(missing) => Arc::new(look(missing)),
+                fault => return Err(unplanned(fault)),
+            };
+            let apply = Apply::new(place.clone(), id.clone(), Arc::clone(&plan));
+            let apply = if is_at_hand { apply.anew(maker) } else { apply };
+            let ran = self.engine.run(&apply, once).await?;
+            let (applied, is_replayed) = match ran.outcome {
+                Outcome::Done(applied) => (applied, false),
+                Outcome::Replayed(applied) => (applied, true),
+                Outcome::Conflict => return Err(conflict()),
+            };
+            match applied {
+                Applied::Done(done) => {
+                    let (entry, told) = (Entry::read(&done.entry), Told::read(&done.told));
+                    let (Some(entry), Some(told)) = (entry, told) else { return Err(lost()) };
+                    let balances = done.balances.into_iter().filter(|(account, _)| !account.is_own()).collect();
+                    let (seq, durability) = (Some(done.seq), Some(ran.durability));
+                    if told.later > Micros::ZERO && !is_replayed {
+                        self.agenda.note(told.later, space, id);
+                    }
+                    return Ok(RealmAnswer::Done(Box::new(CommitAnswer {
+                        seq,
+                        now: done.now,
+                        balances,
+                        entry,
+                        told,
+                        durability,
+                        is_replayed,
+                    })));
+                }
+                Applied::Refused { now, told } => {
+                    let refusal = Refusal::read(&told).ok_or_else(lost)?;
+                    return Ok(RealmAnswer::Refused { refusal, now, is_replayed });
+                }
+                Applied::Bound(bound) => {
+                    return Ok(RealmAnswer::Refused { refusal: Refusal::from(&*bound), now: bound.now, is_replayed });
+                }
+                Applied::Seen(seen) => {
+                    now = seen.now;
+                    known.learn(&plan, *seen);
+                    // Where the state is at hand only what cannot be planned comes here: an argument that depends on it.
+                    if is_at_hand
+                        && let fault @ (Planned::Argument(..) | Planned::Overflow) = plans(Arc::clone(&realm)).planned(&known, now)
+                    {
+                        return Err(unplanned(fault));
+                    }
+                }
+                Applied::Outdated(version) => {
+                    // Another server has the new definition already; it comes here within a second.
+                    waits += 1;
+                    if waits > WAITS {
+                        let what = format!("This server has not yet got version {version} of the realm; nothing was done. Ask again.");
+                        return Err(Problem::new(Code::Overloaded, what));
+                    }
+                    tokio::time::sleep(WAIT).await;
+                    realm = self.realm_of(space, id)?;
+                    known = Known::default();
+                }
+                Applied::Gone => return Err(Problem::new(Code::Gone, "It was done before.")),
+            }
+        }
+        Err(Problem::new(Code::Overloaded, "Too much changes at once in this realm; nothing was done. Ask again."))
+    }
+
+    /// What it would come to. Nothing is changed.
+    async fn enact_dry(&self, space: &SpaceId, id: &RealmId, maker: &dyn Plans) -> Result<RealmAnswer, Problem> {
+        let (mut known, mut now) = (Known::default(), self.clock.now());
+        for _ in 0..TURNS {
+            match maker.planned(&known, now) {
+                Planned::Missing(missing) => now = self.look_up(space, id, missing, &mut known).await?,
+                Planned::Plan(plan) if plan.act == Act::Refuse => {
+                    let refusal = Refusal::read(&plan.told).ok_or_else(lost)?;
+                    return Ok(RealmAnswer::Refused { refusal, now, is_replayed: false });
+                }
+                Planned::Plan(plan) => {
+                    let (entry, told) = (Entry::read(&plan.entry), Told::read(&plan.told));
+                    let (Some(entry), Some(told)) = (entry, told) else { return Err(lost()) };
+                    let balances = known.after(&plan);
+                    let answer = CommitAnswer { seq: None, now, balances, entry, told, durability: None, is_replayed: false };
+                    return Ok(RealmAnswer::Done(Box::new(answer)));
+                }
+                fault => return Err(unplanned(fault)),
+            }
+        }
+        Err(lost())
+    }
+
+    /// Looks at what is missing; the time at which it was so.
+    async fn look_up(&self, space: &SpaceId, id: &RealmId, missing: Vec<Missing>, known: &mut Known) -> Result<Micros, Problem> {
+        let place = self.engine.partitions().place(space, id.as_str());
+        let plan = Arc::new(look(missing));
+        let apply = Apply::new(place, id.clone(), Arc::clone(&plan));
+        let Outcome::Done(Applied::Seen(seen)) = self.engine.run(&apply, None).await?.outcome else { return Err(lost()) };
+        let now = seen.now;
+        known.learn(&plan, *seen);
+        Ok(now)
+    }
+}
+
+pub(crate) fn call_of(realm: Arc<Realm>, ask: &EnactAsk, play: &str, args: BTreeMap<Arc<str>, Raw>) -> Call {
+    let [by, guild, note] = [&ask.by, &ask.guild, &ask.note].map(Arc::clone);
+    Call { realm, play: play.into(), by, args, key: ask.once.key().into(), guild, note, done: None, is_dry: ask.is_dry }
+}
+
+fn look(missing: Vec<Missing>) -> Plan {
+    let (mut accounts, mut marks) = (Vec::new(), Vec::new());
+    for one in missing {
+        match one {
+            Missing::Account(account) => accounts.push(account),
+            Missing::Mark(name) => marks.push(name),
+        }
+    }
+    Plan::look(accounts, marks)
+}
+
+fn unplanned(planned: Planned) -> Problem {
+    match planned {
+        Planned::Argument(name, reason) => {
+            Problem::new(Code::InvalidField, format!("args.{name} {reason}.")).in_field(format!("args.{name}"))
+        }
+        _ => {
+            let what = "A formula of this realm gave no number within 2^53 - 1, or divided by zero; nothing was done.";
+            Problem::new(Code::PlayFailed, what)
+        }
+    }
+}
+
+fn lost() -> Problem {
+    Problem::new(Code::Internal, "The store gave an answer that is not understood; the log has the details.")
+}
+
+fn short(name: &str) -> String {
+    name.chars().take(64).collect()
+}
