@@ -7,6 +7,7 @@
 pub mod lease;
 pub mod pick;
 pub mod queue;
+pub mod realm;
 mod record;
 pub mod reservation;
 pub mod reset;

@@ -209,14 +209,15 @@ return drive(function(key, at, _, keep)
   if #gone > 0 then call('HDEL', cells, unpack(gone)) end
   for i = 1, markings do
     local mark = marks[i]
-    if mark.value then
+    if mark.value and mark.till > now then
       local record = pack_ints('<i8I8I8', mark.value, mark.till, mark.at) .. mark.payload
       if mark.till == LARGEST then
         call('SET', names[i], record)
       else
         call('SET', names[i], record, 'PX', format('%d', ceil((mark.till - now) / 1000) + slack_ms))
       end
-    elseif mark.gone then
+    elseif mark.value or mark.gone then
+      -- What has ended already is not written.
       call('DEL', names[i])
     end
   end

@@ -65,7 +65,8 @@ impl Operation for ReadBoard {
     }
 
     fn apply(&self, state: &mut State, _now: Micros) -> Result<Ranked, Full> {
-        let none = Ranked { total: 0, rank: None, first: 1, rows: Vec::new() };
+        let first = if self.owner.is_empty() { number(self.from) + 1 } else { 1 };
+        let none = Ranked { total: 0, rank: None, first, rows: Vec::new() };
         let Some(board) = state.realms.board(&self.place, &self.realm, &self.asset) else { return Ok(none) };
         let total = number(board.len());
         let (mut rank, mut from) = (None, self.from);

@@ -205,10 +205,11 @@ impl Realms {
         }
         for marking in &plan.markings {
             let key = joined([place.space.as_str(), realm.as_str(), &marking.name]);
-            if let Some(mark) = marking.written(now) {
+            // What has ended already is not written.
+            if let Some(mark) = marking.written(now).filter(|mark| mark.until > now) {
                 let until = mark.until;
                 self.marks.put(&key, mark, until, true);
-            } else if marking.then == Then::Forget {
+            } else if marking.then != Then::Stay {
                 self.marks.delete(&key, true);
             }
         }
