@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::id::{DeckId, QueueId, SpaceId, Subject};
+use crate::id::{DeckId, QueueId, RealmId, SpaceId, Subject};
 use crate::int::Micros;
 use crate::limit::lease::Held;
 use crate::limit::reservations::Reservations;
@@ -78,6 +78,15 @@ pub(crate) fn events_in(space: &str, partition: u16) -> String {
     format!("hm:{{{space}/{partition}}}:events")
 }
 
+/// `hm:{space/pp}:realm:<realm>:<part>`: the books of a realm (`realm/apply.lua`).
+pub fn realm(place: &Place, realm: &RealmId, part: &str) -> String {
+    tagged(place, "realm:", &[realm.as_str(), ":", part])
+}
+
+pub(crate) fn realm_in(tag: &str, realm: &str, part: &str) -> String {
+    format!("hm:{{{tag}}}:realm:{realm}:{part}")
+}
+
 /// A key under the partition's hash tag. By hand, as every operation spells one.
 fn tagged(place: &Place, kind: &str, parts: &[&str]) -> String {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();
@@ -111,6 +120,9 @@ fn part_of_queue(key: &str) -> Option<&str> {
 
 /// The name of a field or a member as text, for dumps and people.
 pub fn field_text(key: &str, field: &[u8]) -> String {
+    if key.contains("}:realm:") && (key.contains(":board:") || key.ends_with(":due")) {
+        return hex(field);
+    }
     let part = part_of_queue(key);
     // A number, then whom it is about.
     if part.is_some_and(|part| part == "ring" || part.starts_with("own:") || part.starts_with("has:"))
@@ -132,7 +144,7 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
         return crate::queue::line::redis_text(part, value);
     }
     let is_log = key.split_once("}:").is_some_and(|(_, rest)| rest == "events");
-    if is_log || key.contains("}:pick:") || key.contains("}:subject:") {
+    if is_log || ["}:pick:", "}:subject:", "}:realm:"].iter().any(|kind| key.contains(kind)) {
         return hex(value);
     }
     let text = if key.contains("}:limit:") {

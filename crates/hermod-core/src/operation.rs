@@ -101,6 +101,10 @@ pub const SCRIPTS: &[Script] = &[
     crate::pick::Settle::SCRIPT,
     crate::pick::About::SCRIPT,
     crate::event::ReadEvents::SCRIPT,
+    crate::realm::Apply::SCRIPT,
+    crate::realm::ReadLedger::SCRIPT,
+    crate::realm::ReadBoard::SCRIPT,
+    crate::realm::ReadDue::SCRIPT,
 ];
 
 /// One operation's part of a script call.

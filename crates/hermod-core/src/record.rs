@@ -38,6 +38,16 @@ pub enum Family {
     Profile = 13,
     /// An event.
     Event = 14,
+    /// The version of a realm that was applied last.
+    Realm = 15,
+    /// What an owner has of an asset.
+    Account = 16,
+    /// A commit.
+    Ledger = 17,
+    /// A timer, an effect, a counter, a box or a hold.
+    Mark = 18,
+    /// What a realm has scheduled.
+    Due = 19,
 }
 
 impl Family {
@@ -58,6 +68,11 @@ impl Family {
             12 => Some(Family::Pick),
             13 => Some(Family::Profile),
             14 => Some(Family::Event),
+            15 => Some(Family::Realm),
+            16 => Some(Family::Account),
+            17 => Some(Family::Ledger),
+            18 => Some(Family::Mark),
+            19 => Some(Family::Due),
             _ => None,
         }
     }
@@ -79,6 +94,11 @@ impl Family {
             Family::Pick => 12,
             Family::Profile => 13,
             Family::Event => 14,
+            Family::Realm => 15,
+            Family::Account => 16,
+            Family::Ledger => 17,
+            Family::Mark => 18,
+            Family::Due => 19,
         }
     }
 }

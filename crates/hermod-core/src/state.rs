@@ -5,12 +5,14 @@
 //! *urgent* (its bytes go to the journal with the operation, and the answer waits for them) or
 //! *deferred* (the slot is marked, and a flush writes whatever it holds by then).
 
+pub mod board;
 mod chunks;
 pub mod events;
 mod index;
 mod key;
 pub mod picks;
 pub mod queues;
+pub mod realms;
 mod table;
 
 use std::borrow::Cow;
@@ -31,6 +33,7 @@ use crate::record::{Damaged, Family, Record};
 use events::Events;
 use picks::{Picks, Profiles};
 use queues::Queues;
+use realms::Realms;
 pub use table::{Found, Table, Value};
 
 /// The memory bound is reached and the operation would need more. Nothing was changed.
@@ -55,6 +58,8 @@ pub struct State {
     pub picks: Picks,
     /// What is known of subjects, by (space, subject).
     pub profiles: Profiles,
+    /// The books of realms, by (space, realm).
+    pub realms: Realms,
     /// What changed, by (space).
     pub events: Events,
     /// Set by the engine when memory is short: nothing new may be created.
@@ -72,6 +77,7 @@ impl State {
             queues: Queues::new(partition),
             picks: Picks::new(partition),
             profiles: Profiles::new(partition),
+            realms: Realms::new(partition),
             events: Events::new(partition),
             is_full: false,
         }
@@ -90,6 +96,7 @@ impl State {
             Family::Pick => self.picks.load(record),
             Family::Profile => self.profiles.load(record),
             Family::Event => self.events.load(record),
+            Family::Realm | Family::Account | Family::Ledger | Family::Mark | Family::Due => self.realms.load(record),
         }
     }
 
@@ -97,13 +104,14 @@ impl State {
     pub fn loaded(&mut self) {
         self.queues.loaded();
         self.picks.loaded();
+        self.realms.loaded();
     }
 
     /// Whether the last operation changed something urgent.
     pub fn has_urgent(&self) -> bool {
         let of_limits = self.limits.table.has_urgent() || self.leases.table.has_urgent() || self.reserves.table.has_urgent();
         let of_picks = self.picks.has_urgent() || self.profiles.has_urgent() || self.events.has_urgent();
-        of_limits || self.onces.table.has_urgent() || self.queues.has_urgent() || of_picks
+        of_limits || self.onces.table.has_urgent() || self.queues.has_urgent() || of_picks || self.realms.has_urgent()
     }
 
     /// Moves the bytes of urgent changes to the end of `out`.
@@ -115,6 +123,7 @@ impl State {
         self.queues.take_urgent(out);
         self.picks.take_urgent(out);
         self.profiles.take_urgent(out);
+        self.realms.take_urgent(out);
         self.events.take_urgent(out);
     }
 
@@ -132,21 +141,21 @@ impl State {
         let tallies = self.limits.table.sweep(before, steps, out);
         let held = self.leases.table.sweep(before, steps, out) + self.reserves.table.sweep(before, steps, out);
         let kept = self.onces.table.sweep(before, steps, out) + self.queues.sweep(before, steps, out);
-        tallies + held + kept + self.picks.sweep(before, steps, out)
+        tallies + held + kept + self.picks.sweep(before, steps, out) + self.realms.sweep(before, steps, out)
     }
 
     /// How much memory it takes, about.
     pub fn bytes(&self) -> usize {
         let of_limits = self.limits.table.bytes() + self.leases.table.bytes() + self.reserves.table.bytes();
         let of_picks = self.picks.bytes() + self.profiles.bytes() + self.events.bytes();
-        of_limits + self.onces.table.bytes() + self.queues.bytes() + of_picks
+        of_limits + self.onces.table.bytes() + self.queues.bytes() + of_picks + self.realms.bytes()
     }
 
     /// How many records it holds.
     pub fn records(&self) -> usize {
         let of_limits = self.limits.table.len() + self.leases.table.len() + self.reserves.table.len();
         let of_picks = self.picks.records() + self.profiles.records() + self.events.records();
-        of_limits + self.onces.table.len() + self.queues.records() + of_picks
+        of_limits + self.onces.table.len() + self.queues.records() + of_picks + self.realms.records()
     }
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
@@ -159,6 +168,7 @@ impl State {
         self.queues.dump(out);
         self.picks.dump(out);
         self.profiles.dump(out);
+        self.realms.dump(out);
         self.events.dump(out);
     }
 }

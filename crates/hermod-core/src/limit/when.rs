@@ -20,6 +20,7 @@ use cel::{Context, Env, ExecutionError, Value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::bound::Bound;
+pub(crate) use self::review::place;
 use crate::id::Invalid;
 use crate::limit::index::{Attributes, Facts};
 
@@ -54,10 +55,7 @@ impl When {
         if text.len() > TEXT_MAX {
             return Err(invalid(format!("is {} bytes long; at most {TEXT_MAX} are allowed", text.len())));
         }
-        let parser = PrattParser::new().max_recursion_depth(NESTING_MAX);
-        // The parser is not ours: should it have a fault, it must not be the server's.
-        let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(text)));
-        let expression = parsed.map_err(|_| invalid("is not an expression"))?.map_err(|faults| unreadable(&faults))?;
+        let expression = parse(text)?;
         let uses_attributes = review::check(text, &expression)?;
         let program = Program { expression, uses_attributes };
         program.try_out()?;
@@ -117,6 +115,14 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Parses an expression, or tells where it cannot be read.
+pub(crate) fn parse(text: &str) -> Result<IdedExpr, Invalid> {
+    let parser = PrattParser::new().max_recursion_depth(NESTING_MAX);
+    // The parser is not ours: should it have a fault, it must not be the server's.
+    let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(text)));
+    parsed.map_err(|_| invalid("is not an expression"))?.map_err(|faults| unreadable(&faults))
 }
 
 fn invalid(reason: impl Into<String>) -> Invalid {

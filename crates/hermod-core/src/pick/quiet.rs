@@ -45,6 +45,14 @@ impl Zone {
         timestamp.to_zoned(self.zone.clone()).date()
     }
 
+    /// The last time that it was this minute of the day, and the next two times that it will be.
+    pub(crate) fn turns(&self, now: Micros, minute: u16) -> [Micros; 3] {
+        let today = self.date(now);
+        let on = |days: i64| self.instant(today.checked_add(days.days()).unwrap_or(Date::MAX), minute);
+        let first = if on(0) <= now { 0 } else { -1 };
+        [on(first), on(first + 1), on(first + 2)]
+    }
+
     /// When this local time comes; one that is left out when clocks go forward, as soon after as can be.
     fn instant(&self, date: Date, minute: u16) -> Micros {
         let part = |n: u16| i8::try_from(n).unwrap_or(0);

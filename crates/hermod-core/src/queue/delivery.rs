@@ -116,7 +116,8 @@ impl Due {
         }
     }
 
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    /// As scripts read it: `is_span u8, time u64`.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
         let (is_span, time) = match self {
             Due::At(time) => (0, time),
             Due::In(span) => (1, span),

@@ -109,7 +109,7 @@ impl<'e> Review<'e> {
 }
 
 /// Line and column of the first time that `name` stands in `text` as a word, and not in quotes.
-fn place(text: &str, name: &str) -> Option<(usize, usize)> {
+pub(crate) fn place(text: &str, name: &str) -> Option<(usize, usize)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (mut quote, mut before) = (None, ' ');
     for (at, c) in text.char_indices() {

@@ -1,0 +1,394 @@
+//! What a play has done so far: the accounts and marks it has looked at and changed, what moved, what was drawn.
+//!
+//! Reading an account or a mark makes it an expectation of the plan; changing one does not. So a play that only moves constants needs
+//! no look at the state before, and bounds are checked where it is applied.
+
+use std::sync::Arc;
+
+use super::apply::{Books, Missing};
+use super::args::is_owner;
+use super::chance;
+use super::definition::{Merge, Overflow as IfMore};
+use super::entry::{Drawn, Leg};
+use super::formula::{Datum, Overflow, Read};
+use super::plan::{AMOUNT_MAX, Account, Act, Balance, FUNDS, Mark, Marking, Plan, Posting, STACK, Then};
+use super::timer::SPAN_MAX;
+use super::told::Refusal;
+use super::world::Realm;
+use crate::int::Micros;
+use crate::queue::delivery::Due;
+
+/// Why a play was not carried through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It needs to know more of the state ([`Run::missing`]).
+    Unknown,
+    /// It is refused.
+    Refused(Refusal),
+    /// A sum was too large, or something was divided by zero.
+    Overflow,
+}
+
+impl From<Overflow> for Stop {
+    fn from(_: Overflow) -> Stop {
+        Stop::Overflow
+    }
+}
+
+/// What a play has done so far.
+pub(crate) struct Run<'a> {
+    pub realm: &'a Realm,
+    books: &'a dyn Books,
+    pub now: Micros,
+    pub key: &'a str,
+    /// Bounds are checked at once, as nothing must be refused where it is applied.
+    pub is_strict: bool,
+    pub missing: Vec<Missing>,
+    done: Deeds,
+}
+
+/// What moves are refused with, and where goes what there is no room for.
+pub(crate) struct Codes {
+    pub short: Arc<str>,
+    pub full: Arc<str>,
+    pub burn: Arc<str>,
+}
+
+impl Codes {
+    /// The usual ones.
+    pub(crate) fn usual(burn: Arc<str>) -> Codes {
+        Codes { short: FUNDS.into(), full: STACK.into(), burn }
+    }
+}
+
+/// So many seconds.
+pub(crate) fn span(seconds: i64) -> Result<Micros, Stop> {
+    let span = u64::try_from(seconds.max(0)).ok().and_then(|seconds| seconds.checked_mul(1_000_000)).and_then(Micros::new);
+    span.filter(|span| *span <= SPAN_MAX).ok_or(Stop::Overflow)
+}
+
+/// What can be taken back as a whole.
+#[derive(Clone, Default)]
+pub(crate) struct Deeds {
+    from: Micros,
+    until: Option<Micros>,
+    postings: Vec<Posting>,
+    /// With what it was before.
+    marks: Vec<(Marking, Option<Mark>)>,
+    pub legs: Vec<Leg>,
+    pub draws: Vec<Drawn>,
+    pub later: Vec<(Due, Box<[u8]>)>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(realm: &'a Realm, books: &'a dyn Books, now: Micros, key: &'a str, is_strict: bool) -> Run<'a> {
+        Run { realm, books, now, key, is_strict, missing: Vec::new(), done: Deeds::default() }
+    }
+
+    pub(crate) fn deeds(&mut self) -> &mut Deeds {
+        &mut self.done
+    }
+
+    /// What a play that is refused leaves: what it has looked at, which the refusal depends on.
+    pub(crate) fn take_back(&mut self, before: &Deeds) {
+        let now = std::mem::take(&mut self.done);
+        let keep = |one: &Posting| before.postings.iter().find(|posting| posting.account == one.account);
+        let postings = now.postings.into_iter().map(|one| {
+            let was = keep(&one).cloned().unwrap_or_else(|| Posting::look(one.account.clone()));
+            Posting { expect: one.expect, ..was }
+        });
+        let mark = |one: &Marking| before.marks.iter().find(|(marking, _)| marking.name == one.name);
+        let marks = now.marks.into_iter().map(|(one, is)| {
+            let was = mark(&one).map_or_else(|| Marking::look(Arc::clone(&one.name)), |(marking, _)| marking.clone());
+            (Marking { expect: one.expect, ..was }, is)
+        });
+        let (postings, marks) = (postings.collect(), marks.collect());
+        let (from, until) = (now.from, now.until);
+        self.done = Deeds { from, until, postings, marks, ..before.clone() };
+    }
+
+    fn posting(&mut self, account: &Account) -> usize {
+        let found = self.done.postings.iter().position(|posting| posting.account == *account);
+        found.unwrap_or_else(|| {
+            let is_own = account.is_own();
+            let mut posting = Posting::look(account.clone());
+            posting.bounds = (!is_own).then(|| self.realm.bounds(&account.asset));
+            posting.board = !is_own && self.realm.asset(&account.asset).is_some_and(|asset| asset.board);
+            self.done.postings.push(posting);
+            self.done.postings.len() - 1
+        })
+    }
+
+    pub(crate) fn change<T>(&mut self, account: &Account, change: impl FnOnce(&mut Posting) -> T) -> T {
+        let at = self.posting(account);
+        change(self.done.postings.get_mut(at).expect("it is there"))
+    }
+
+    /// What an account says now, with what was done to it so far.
+    pub(crate) fn balance(&mut self, account: &Account) -> Result<Balance, Stop> {
+        let Some(is) = self.books.account(account) else {
+            self.missing.push(Missing::Account(account.clone()));
+            return Err(Stop::Unknown);
+        };
+        if is.next > Micros::ZERO {
+            self.until(is.next);
+        }
+        let delta = self.change(account, |posting| {
+            posting.expect = Some((is.value, is.held));
+            posting.delta
+        });
+        Ok(Balance { value: is.value.checked_add(delta).ok_or(Stop::Overflow)?, ..is })
+    }
+
+    /// How much more an account can have.
+    pub(crate) fn room(&mut self, account: &Account) -> Result<i64, Stop> {
+        let (_, max) = self.realm.bounds(&account.asset);
+        Ok(max.saturating_sub(self.balance(account)?.value).max(0))
+    }
+
+    /// Moves something, and leaves it in the ledger. What is refused, where it is known already, is refused here.
+    pub(crate) fn shift(&mut self, leg: Leg, short: &Arc<str>, full: &Arc<str>) -> Result<(), Stop> {
+        if !(0..=AMOUNT_MAX).contains(&leg.qty) {
+            return Err(Stop::Overflow);
+        }
+        let account = |owner: &Arc<str>| Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(owner) };
+        let (from, to) = (account(&leg.from), account(&leg.to));
+        for (account, delta) in [(&from, -leg.qty), (&to, leg.qty)] {
+            // What stays with the same owner moves nothing, but must be there.
+            let sum = self.change(account, |posting| {
+                posting.delta = posting.delta.saturating_add(delta);
+                if delta < 0 {
+                    posting.short = Arc::clone(short);
+                } else {
+                    posting.full = Arc::clone(full);
+                }
+                posting.delta
+            });
+            if sum.unsigned_abs() > AMOUNT_MAX.unsigned_abs() {
+                return Err(Stop::Overflow);
+            }
+            // What becomes of a hold that ends is for who applies it to say.
+            let (is_known, is_held) = self.change(account, |posting| (posting.expect.is_some(), !posting.drops.is_empty()));
+            if !account.is_own() && !is_held && (self.is_strict || is_known) {
+                let ((floor, max), is) = (self.realm.bounds(&account.asset), self.balance(account)?);
+                if delta < 0 && is.value - is.held < floor {
+                    let have = is.value - is.held + leg.qty;
+                    return Err(Stop::Refused(Refusal::short(short, &leg.asset, have, leg.qty)));
+                }
+                if delta > 0 && is.value > max {
+                    return Err(Stop::Refused(Refusal::full(full, &leg.asset, max - (is.value - leg.qty))));
+                }
+            }
+        }
+        self.done.legs.push(leg);
+        Ok(())
+    }
+
+    /// Moves something, as far as there is room for it if it says so.
+    pub(crate) fn transfer(&mut self, leg: Leg, overflow: IfMore, codes: &Codes) -> Result<Vec<Leg>, Stop> {
+        let owners = [&leg.from, &leg.to];
+        if self.realm.asset(&leg.asset).is_none() || !owners.into_iter().all(|owner| owner.starts_with('@') || is_owner(owner)) {
+            return Err(Stop::Overflow);
+        }
+        let mut legs = vec![leg];
+        if overflow != IfMore::Reject
+            && let Some(leg) = legs.first_mut().filter(|leg| !leg.to.starts_with('@'))
+        {
+            let room = self.room(&Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(&leg.to) })?;
+            let more = leg.qty.saturating_sub(room).max(0);
+            leg.qty -= more;
+            if overflow == IfMore::Burn && more > 0 {
+                let burnt = Leg { to: codes.burn.clone(), qty: more, ..leg.clone() };
+                legs.push(burnt);
+            }
+        }
+        legs.iter().try_for_each(|leg| self.shift(leg.clone(), &codes.short, &codes.full))?;
+        Ok(legs)
+    }
+
+    /// What a formula asks of the state.
+    pub(crate) fn read(&mut self, read: Read, args: &[Datum]) -> Result<Datum, Stop> {
+        let text = |at: usize| match args.get(at) {
+            Some(Datum::Text(text)) => Arc::clone(text),
+            _ => "".into(),
+        };
+        let (owner, name) = (text(0), text(1));
+        let account = || Account { asset: Arc::clone(&name), owner: Arc::clone(&owner) };
+        Ok(match read {
+            Read::Balance => Datum::Int(self.balance(&account())?.value),
+            Read::Available => {
+                let is = self.balance(&account())?;
+                Datum::Int(is.value - is.held)
+            }
+            Read::Room => Datum::Int(self.room(&account())?),
+            Read::Effect => Datum::Int(self.number('e', &name, &owner)?),
+            Read::Counter => Datum::Int(self.number('c', &name, &owner)?),
+            Read::Box => Datum::Int(self.number('b', &name, &owner)?),
+            Read::Streak => Datum::Int(self.mark(&format!("t:{name}:{owner}"))?.map_or(0, |mark| mark.value)),
+            Read::Ready => Datum::Bool(self.cooling(&name, &owner)?.is_none()),
+            Read::Tradable => Datum::Bool(self.realm.asset(&owner).is_some_and(|asset| asset.tradable.unwrap_or(true))),
+        })
+    }
+
+    fn number(&mut self, kind: char, name: &str, owner: &str) -> Result<i64, Stop> {
+        let mark = self.mark(&format!("{kind}:{name}:{owner}"))?;
+        Ok(mark.map_or_else(|| self.realm.default_of(kind, name), |mark| mark.value))
+    }
+
+    /// When a timer can be claimed again; none if it can be now.
+    pub(crate) fn cooling(&mut self, timer: &str, owner: &str) -> Result<Option<Micros>, Stop> {
+        let now = self.now;
+        Ok(self.mark(&format!("t:{timer}:{owner}"))?.map(|mark| mark.at).filter(|at| *at > now))
+    }
+
+    /// Claims a timer, for `instead` of what it says.
+    pub(crate) fn claim(&mut self, timer: &str, owner: &str, instead: Option<Micros>, code: &Arc<str>) -> Result<(), Stop> {
+        let (now, realm) = (self.now, self.realm);
+        let Some(clockwork) = realm.timers.get(timer) else { return Err(Stop::Overflow) };
+        let name = format!("t:{timer}:{owner}");
+        let claimed = clockwork.claim(now, instead);
+        let mut value = 1;
+        if clockwork.streak || self.is_strict {
+            let before = self.mark(&name)?;
+            if let Some(at) = before.as_ref().map(|mark| mark.at).filter(|at| *at > now) {
+                return Err(Stop::Refused(Refusal::early(code, at)));
+            }
+            value = before.map_or(0, |mark| mark.value).saturating_add(1).min(AMOUNT_MAX);
+        }
+        if claimed.window != (Micros::ZERO, Micros::MAX) {
+            self.within(claimed.window);
+        }
+        self.ready(&name, code);
+        self.put_mark(&name, Then::Write { value, until: claimed.until, at: claimed.at, payload: Box::default() });
+        Ok(())
+    }
+
+    /// Sets an effect.
+    pub(crate) fn effect(&mut self, effect: &str, owner: &str, (value, span): (i64, Micros), merge: Merge) -> Result<(), Stop> {
+        let (name, now) = (format!("e:{effect}:{owner}"), self.now);
+        if span == Micros::ZERO {
+            self.put_mark(&name, Then::Forget);
+            return Ok(());
+        }
+        let (mut value, mut until) = (value, Due::In(span));
+        if merge != Merge::Replace {
+            let (old, ends) = self.mark(&name)?.map_or((self.realm.default_of('e', effect), now), |mark| (mark.value, mark.until));
+            value = match merge {
+                Merge::Add => old.checked_add(value).ok_or(Stop::Overflow)?,
+                Merge::Max => old.max(value),
+                Merge::Replace | Merge::Extend => value,
+            };
+            until = match merge {
+                Merge::Extend => Due::At(ends.plus(span)),
+                _ if ends > now.plus(span) => Due::At(ends),
+                _ => until,
+            };
+        }
+        self.put_number(&name, value, until)
+    }
+
+    /// Keeps a number under a name.
+    pub(crate) fn put_number(&mut self, name: &str, value: i64, until: Due) -> Result<(), Stop> {
+        if !(-AMOUNT_MAX..=AMOUNT_MAX).contains(&value) {
+            return Err(Stop::Overflow);
+        }
+        self.put_mark(name, Then::Write { value, until, at: Due::At(Micros::ZERO), payload: Box::default() });
+        Ok(())
+    }
+
+    fn marking(&mut self, name: &str) -> usize {
+        let found = self.done.marks.iter().position(|(marking, _)| &*marking.name == name);
+        found.unwrap_or_else(|| {
+            self.done.marks.push((Marking::look(name.into()), None));
+            self.done.marks.len() - 1
+        })
+    }
+
+    /// What a mark says now, with what was done to it so far.
+    pub(crate) fn mark(&mut self, name: &str) -> Result<Option<Mark>, Stop> {
+        let at = self.marking(name);
+        let now = self.now;
+        let (marking, _) = self.done.marks.get(at).expect("it is there");
+        match marking.then {
+            Then::Write { .. } => return Ok(marking.written(now)),
+            Then::Forget => return Ok(None),
+            Then::Stay => {}
+        }
+        let Some(is) = self.books.mark(name) else {
+            self.missing.push(Missing::Mark(name.into()));
+            return Err(Stop::Unknown);
+        };
+        // It may have ended since it was looked at.
+        let is = is.filter(|mark| mark.until > now);
+        if let Some(mark) = &is {
+            self.until(mark.until);
+            if mark.at > now {
+                self.until(mark.at);
+            }
+        }
+        if let Some((marking, was)) = self.done.marks.get_mut(at) {
+            marking.expect = Some(is.clone());
+            was.clone_from(&is);
+        }
+        Ok(is)
+    }
+
+    /// Changes a mark.
+    pub(crate) fn put_mark(&mut self, name: &str, then: Then) {
+        let at = self.marking(name);
+        if let Some((marking, _)) = self.done.marks.get_mut(at) {
+            marking.then = then;
+        }
+    }
+
+    /// A mark's time must have come, which is checked where it is applied.
+    pub(crate) fn ready(&mut self, name: &str, code: &Arc<str>) {
+        let at = self.marking(name);
+        if let Some((marking, _)) = self.done.marks.get_mut(at) {
+            marking.ready = Some(Arc::clone(code));
+        }
+    }
+
+    /// What follows from now is only right until then.
+    pub(crate) fn until(&mut self, until: Micros) {
+        self.done.until = Some(self.done.until.map_or(until, |before| before.min(until)));
+    }
+
+    /// What follows from now is only right in this window.
+    pub(crate) fn within(&mut self, (from, until): (Micros, Micros)) {
+        self.done.from = self.done.from.max(from);
+        self.until(until);
+    }
+
+    /// Draws a number. One that is drawn again under the same name is another.
+    pub(crate) fn draw(&mut self, name: &str, from: i64, to: i64) -> i64 {
+        let again = self.done.draws.iter().filter(|drawn| drawn.name.split('#').next() == Some(name)).count();
+        let name: Arc<str> = if again == 0 { name.into() } else { format!("{name}#{}", again + 1).into() };
+        let value = chance::draw(&self.realm.seed, self.key, &name, from, to);
+        self.done.draws.push(Drawn { name, from, to: to.max(from), value });
+        value
+    }
+
+    /// The plan of what was done.
+    pub(crate) fn plan(self, act: Act, entry: Box<[u8]>, told: Box<[u8]>) -> Plan {
+        let Deeds { from, until, mut postings, marks, later, .. } = self.done;
+        // What was looked at holds from the time of the look on.
+        let from = if until.is_some() || marks.iter().any(|(marking, _)| marking.expect.is_some()) { from.max(self.now) } else { from };
+        // One that neither changed nor was looked at says nothing.
+        postings.retain(|one| one.delta != 0 || one.expect.is_some() || one.lien.is_some() || !one.drops.is_empty());
+        let mut markings: Vec<_> = marks.into_iter().map(|(marking, _)| marking).collect();
+        markings.retain(|one| one.then != Then::Stay || one.expect.is_some() || one.ready.is_some());
+        Plan {
+            act,
+            version: self.realm.version,
+            from,
+            until: until.unwrap_or(Micros::MAX),
+            postings,
+            markings,
+            later,
+            done: None,
+            entry,
+            told,
+        }
+    }
+}
