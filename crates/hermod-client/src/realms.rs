@@ -17,7 +17,7 @@ use crate::page::{Page, PageRequest};
 ///     "timers": {"daily": {"every": "24h"}},
 ///     "plays": {"daily": {"do": [
 ///         {"claim": {"timer": "daily"}},
-///         {"move": {"from": "@mint", "to": "player", "asset": "coin", "qty": 32}},
+///         {"move": {"from": "@mint", "to": "by", "asset": "coin", "qty": 32}},
 ///     ]}},
 /// });
 /// let saved = client.realms().put("guild", &definition).await?;

@@ -132,10 +132,19 @@ pub struct Problem {
 /// One fault of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldFault {
-    /// The path of the field: `plays.gamble.need[1].if`.
+    /// The path of the field: `plays.gamble.need[1].if`; empty if it is the document as a whole.
     pub field: String,
     /// What is wrong with it, and what would be right.
     pub detail: String,
+}
+
+impl fmt::Display for FieldFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => f.write_str(&self.detail),
+            field => write!(f, "{field}: {}", self.detail),
+        }
+    }
 }
 
 impl Problem {
@@ -176,8 +185,8 @@ impl From<Vec<Fault>> for Problem {
     fn from(faults: Vec<Fault>) -> Problem {
         let faults: Vec<FieldFault> = faults.into_iter().map(|Fault { path, reason }| FieldFault { field: path, detail: reason }).collect();
         let Some(first) = faults.first() else { return Problem::new(Code::InvalidField, "The definition is not accepted.") };
-        let detail = format!("{}: {}", first.field, first.detail);
-        Problem { faults: faults.clone(), ..Problem::new(Code::InvalidField, detail).in_field(&first.field) }
+        let problem = Problem::new(Code::InvalidField, first.to_string()).in_field(&first.field);
+        Problem { faults, ..problem }
     }
 }
 

@@ -110,7 +110,8 @@ impl<T: Item> Written<T> {
         let all: Vec<Fault> = all
             .filter_map(|one| {
                 let (field, detail) = (one.get("field")?.as_str()?, one.get("detail")?.as_str()?);
-                Some(self.fault(field, format!("{field}: {detail}")))
+                let detail = if field.is_empty() { detail.to_owned() } else { format!("{field}: {detail}") };
+                Some(self.fault(field, detail))
             })
             .collect();
         if all.is_empty() { vec![self.fault(problem.field.as_deref().unwrap_or("id"), problem.to_string())] } else { all }

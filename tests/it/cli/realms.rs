@@ -12,6 +12,7 @@ timezone: Europe/Berlin
 assets:
   ajo: {kind: currency, board: true}
   bone: {max: 206}
+  gear: {max: 20}
 timers:
   daily: {every: 24h}
 tables:
@@ -23,13 +24,13 @@ plays:
       - {timer: daily, else: ttl}
     do:
       - claim: {timer: daily}
-      - move: {from: '@mint', to: player, asset: ajo, qty: 32}
+      - move: {from: '@mint', to: by, asset: ajo, qty: 32}
   pay:
     args: {to: owner, amount: {type: amount, round_up: true}}
     need:
       - {if: amount > 0, else: err}
     do:
-      - move: {from: player, to: to, asset: ajo, qty: amount, event: [payer, payee]}
+      - move: {from: by, to: to, asset: ajo, qty: amount, event: [payer, payee]}
 rules:
   - {on: payer, play: daily, mode: after}
 ";
@@ -65,7 +66,7 @@ async fn a_realm_comes_from_a_file_and_goes_back_to_one() -> Result<()> {
     }
     let said = shell.says("realms list", 0)?;
     let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
-    assert_eq!(rows, [["REALM", "VERSION", "ASSETS", "PLAYS"], ["ajo", "2", "2", "2"], ["ajo-test", "1", "2", "2"]]);
+    assert_eq!(rows, [["REALM", "VERSION", "ASSETS", "PLAYS"], ["ajo", "2", "3", "2"], ["ajo-test", "1", "3", "2"]]);
     let said = shell.says("realms get ajo", 0)?;
     ensure!(said.starts_with("realm ajo, version 2\nGarlic") && said.contains("currency") && said.contains("amount, to"), "{said}");
     assert_eq!(shell.json("realms get ajo", 0)?["definition"]["assets"]["bone"]["max"], 99);
@@ -80,20 +81,25 @@ async fn a_fault_of_a_realm_has_its_line_and_column() -> Result<()> {
         shell.says("realms apply -f ajo.yaml", 1)
     };
     let said = applied(&AJO.replace("qty: amount", "qy: amount"))?;
-    ensure!(said.contains("ajo.yaml:24:54: realm ajo: There is no field plays.pay.do[0].move.qy; there may be one of from, to"), "{said}");
+    ensure!(said.contains("ajo.yaml:25:50: realm ajo: There is no field plays.pay.do[0].move.qy; there may be one of from, to"), "{said}");
     let said = applied(&AJO.replace("max: 206", "max: many"))?;
     ensure!(said.contains("ajo.yaml:6:15: realm ajo: assets.bone.max must be a whole number of at least 0."), "{said}");
     ensure!(said.contains("Nothing was changed: ajo.yaml has 1 fault."), "{said}");
+    // What is wrong with formulas and names is told at once.
+    let said = applied(&AJO.replace("if: amount > 0", "if: amnt > 0").replace("claim: {timer: daily}", "claim: {timer: dayly}"))?;
+    ensure!(said.contains("ajo.yaml:18:24: realm ajo: plays.daily.do[0].claim.timer: "), "{said}");
+    ensure!(said.contains("ajo.yaml:23:14: realm ajo: plays.pay.need[0].if: "), "{said}");
+    ensure!(said.contains("Nothing was changed: ajo.yaml has 2 faults."), "{said}");
     ensure!(shell.says("realms list", 0)?.lines().count() == 1, "nothing of it was applied");
 
     shell.write("ajo.yaml", AJO)?;
     shell.says("realms apply -f ajo.yaml", 0)?;
     // What the realm that is there has settled: what is gone from the file has the place of what it was in.
-    shell.write("ajo.yaml", &AJO.replace(", board: true", "").replace("  bone: {max: 206}\n", ""))?;
+    shell.write("ajo.yaml", &AJO.replace(", board: true", "").replace("  gear: {max: 20}\n", ""))?;
     for line in ["realms apply -f ajo.yaml", "realms apply -f ajo.yaml --dry-run"] {
         let said = shell.says(line, 1)?;
         ensure!(said.contains("ajo.yaml:5:8: realm ajo: assets.ajo.board: was settled as true"), "{said}");
-        ensure!(said.contains("ajo.yaml:5:3: realm ajo: assets.bone: an asset is never removed"), "{said}");
+        ensure!(said.contains("ajo.yaml:5:3: realm ajo: assets.gear: an asset is never removed"), "{said}");
     }
     let done = shell.run("realms apply -f ajo.yaml --dry-run --json")?;
     let told: serde_json::Value = serde_json::from_slice(&done.stderr)?;

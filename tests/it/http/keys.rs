@@ -46,8 +46,8 @@ fn routes() -> Vec<(Ask, Option<&'static str>)> {
         (Ask::new("DELETE", "/v1/decks/one/messages/m", ""), Some("decks:write")),
         (Ask::new("GET", "/v1/realms", ""), Some("realms:read")),
         (Ask::new("GET", "/v1/realms/one", ""), Some("realms:read")),
-        (Ask::json("PUT", "/v1/realms/put", &json!({})), Some("realms:write")),
-        (Ask::json("PUT", "/v1/realms/put?dry_run=true", &json!({})), Some("realms:write")),
+        (Ask::json("PUT", "/v1/realms/put", &json!({"assets": {"a": {}}})), Some("realms:write")),
+        (Ask::json("PUT", "/v1/realms/put?dry_run=true", &json!({"assets": {"a": {}}})), Some("realms:write")),
         (Ask::new("GET", "/v1/keys", ""), Some("admin")),
         (Ask::json("POST", "/v1/keys", &json!({"name": "n", "scopes": ["limit:check"]})), Some("admin")),
         (Ask::new("DELETE", "/v1/keys/none", ""), Some("admin")),
@@ -118,7 +118,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_else() -> Result<()> {
             site.admin.put(&format!("/v1/queues/{id}/schedules/s"), &json!({"cron": "@daily"})).await?;
             site.admin.put(&format!("/v1/decks/{id}"), &json!({})).await?;
             site.admin.put(&format!("/v1/decks/{id}/messages/m"), &json!({"body": 1})).await?;
-            site.admin.put(&format!("/v1/realms/{id}"), &json!({})).await?;
+            site.admin.put(&format!("/v1/realms/{id}"), &json!({"assets": {"a": {}}})).await?;
         }
         let (_, caller) = site.admin.key("default", &[scope]).await?;
         for (ask, needed) in routes() {

@@ -221,8 +221,12 @@ async fn answers_are_what_the_document_says_they_are() -> Result<()> {
         "tables": {"d": {"of": 10, "full": "reroll", "drops": {"b": 1}}}, "recipes": {"b": {"take": {"a": 1}, "give": {"b": 2}}},
         "plays": {"p": {"description": "d", "args": {"n": {"type": "amount", "else": "err", "default": 1}, "o": "owner"},
             "let": {"m": "n + 1"}, "roll": {"r": [1, "n"]}, "need": [{"if": "n > 0", "else": "err", "with": {"n": "n"}}, {"timer": "u", "else": "ttl"}],
-            "do": [{"claim": {"timer": "u"}}, {"move": {"from": "@mint", "to": "player", "asset": "a", "qty": "m"}}],
-            "return": {"n": "n"}, "sample": {"n": 1, "o": "'ann'"}}, "q": {"internal": true}},
+            "do": [{"claim": {"timer": "u", "of": "o", "for": 60, "else": "ttl"}}, {"craft": {"recipe": "'b'", "event": "made", "fee": "fee"}},
+                {"effect": {"name": "e", "of": "o", "value": 1, "for": 60, "merge": "add"}}, {"counter": {"name": "c", "add": 1, "for": 9}},
+                {"box": {"name": "x", "of": "'x'", "clear": true}}, {"draw": {"table": "d", "to": "o", "nothing": "none", "as": "got"}},
+                {"schedule": {"play": "q", "in": 60}}, {"if": {"when": "n > 1", "then": [{"move": {"from": "@mint", "to": "by",
+                    "asset": "a", "qty": "m", "event": ["one", "two"], "short": "funds"}}], "else": [{"claim": {"timer": "u"}}]}}],
+            "return": {"n": "n", "next": {"upcoming": "q", "limit": 5}}, "sample": {"n": 1, "o": "'ann'"}}, "q": {"internal": true}},
         "rules": [{"on": "p", "play": "q", "mode": "after"}]});
     let mut less = realm.clone();
     less["assets"] = json!({"a": {}});

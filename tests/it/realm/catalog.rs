@@ -14,14 +14,14 @@ fn garlic() -> Value {
         "assets": {"ajo": {"kind": "currency", "board": true}, "bone": {"max": 206, "emoji": "🦴"}},
         "timers": {"daily": {"every": "24h"}},
         "plays": {
-            "daily": {"do": [{"claim": {"timer": "daily"}}, {"move": {"from": "@mint", "to": "player", "asset": "ajo", "qty": 32}}]},
+            "daily": {"do": [{"claim": {"timer": "daily"}}, {"move": {"from": "@mint", "to": "by", "asset": "ajo", "qty": 32}}]},
             "gamble": {
                 "args": {"amount": "amount"},
                 "roll": {"luck": [1, 4]},
                 "need": [{"if": "amount > 0", "else": "err"}],
                 "do": [{"if": {"when": "luck == 1",
-                    "then": [{"move": {"from": "@mint", "to": "player", "asset": "ajo", "qty": "amount"}}],
-                    "else": [{"move": {"from": "player", "to": "@burn", "asset": "ajo", "qty": "amount"}}]}}],
+                    "then": [{"move": {"from": "@mint", "to": "by", "asset": "ajo", "qty": "amount"}}],
+                    "else": [{"move": {"from": "by", "to": "@burn", "asset": "ajo", "qty": "amount"}}]}}],
             },
         },
     })
@@ -74,7 +74,7 @@ async fn a_realm_is_saved_shown_and_listed() -> Result<()> {
     assert_eq!((&changed["version"], &changed["changed"]), (&json!(2), &json!(["plays.daily"])));
     ensure!(changed["hash"] != made["hash"], "{changed}");
 
-    site.admin.put("/v1/realms/zoo", &json!({})).await?.expect(201)?;
+    site.admin.put("/v1/realms/zoo", &json!({"assets": {"cage": {}}})).await?.expect(201)?;
     let first = site.admin.get("/v1/realms?limit=1").await?.expect(200)?;
     let row = json!({"realm": "ajo", "version": 2, "hash": changed["hash"], "description": "Garlic.", "assets": 2, "plays": 1});
     assert_eq!(first, json!({"items": [row], "next": "ajo"}));
@@ -133,7 +133,13 @@ async fn no_asset_goes_and_none_changes_its_kind_or_its_board() -> Result<()> {
         (with("/assets/ajo/board", Value::Null), vec!["assets.ajo.board"]),
         (with("/assets/ajo/kind", json!("item")), vec!["assets.ajo.kind"]),
         (with("/assets/ajo", json!({})), vec!["assets.ajo.board", "assets.ajo.kind"]),
-        (json!({"plays": {}}), vec!["assets.ajo", "assets.bone"]),
+        (json!({"assets": {"gear": {}}}), vec!["assets.ajo", "assets.bone"]),
+        // With what is wrong by itself.
+        (
+            with("/plays/gamble/need", json!([{"if": "amount >", "else": "err"}, {"timer": "weekly", "else": "ttl"}])),
+            vec!["plays.gamble.need[0].if", "plays.gamble.need[1].timer"],
+        ),
+        (json!({"assets": {"ajo": {"kind": "currency", "board": true}}, "timers": {"t": {}}}), vec!["timers.t", "assets.bone"]),
     ];
     for (body, fields) in rows {
         for path in [AJO, "/v1/realms/ajo?dry_run=true"] {
@@ -178,7 +184,7 @@ async fn another_space_sees_nothing_and_scopes_are_kept_apart() -> Result<()> {
     assert_eq!(other.get("/v1/realms").await?.expect(200)?["items"], json!([]));
     other.get(AJO).await?.problem(404, "realm_not_found", None)?;
     // What is settled in one space is nothing to the other.
-    other.put(AJO, &json!({})).await?.expect(201)?;
+    other.put(AJO, &json!({"assets": {"cage": {}}})).await?.expect(201)?;
     assert_eq!(site.admin.get(AJO).await?.expect(200)?["definition"]["description"], "Garlic.");
     let (_, reader) = site.admin.key("default", &["realms:read"]).await?;
     let (_, writer) = site.admin.key("default", &["realms:write"]).await?;

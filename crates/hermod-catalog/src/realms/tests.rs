@@ -7,6 +7,8 @@ async fn run(catalog: &Catalog, statement: &'static str) {
     catalog.inner.database.query(statement).execute(catalog.inner.database.pool()).await.unwrap();
 }
 
+const PLAIN: &str = r#"{"assets":{"bone":{}}}"#;
+
 fn id(text: &str) -> RealmId {
     RealmId::new(text).unwrap()
 }
@@ -19,7 +21,7 @@ fn definition(json: &str) -> Definition {
 async fn a_space_has_a_thousand_realms_at_most() {
     let catalog = Catalog::open(Options::default()).await.unwrap();
     let space = SpaceId::default_space();
-    let put = async |name: &str, dry_run| catalog.put_realm(&space, id(name), Definition::default(), dry_run, None).await;
+    let put = async |name: &str, dry_run| catalog.put_realm(&space, id(name), definition(PLAIN), dry_run, None).await;
     put("r0", false).await.unwrap();
     let more = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998) \
                 INSERT INTO realms SELECT space, 'r' || i, body, version, hash, seed FROM realms, n WHERE id = 'r0'";
@@ -30,14 +32,14 @@ async fn a_space_has_a_thousand_realms_at_most() {
         assert!(matches!(refused, Err(CatalogError::TooMany { whole: "space", what: "realm", max: 1_000 })), "{refused:?}");
     }
     // What is there can still be changed.
-    let changed = Definition { description: "more".to_owned(), ..Definition::default() };
+    let changed = Definition { description: "more".to_owned(), ..definition(PLAIN) };
     assert_eq!(catalog.put_realm(&space, id("last"), changed, false, None).await.unwrap().value.version, 2);
 }
 
 #[tokio::test]
 async fn a_definition_has_a_quarter_of_a_mebibyte_at_most() {
     let catalog = Catalog::open(Options::default()).await.unwrap();
-    let of = |length| Definition { description: "x".repeat(length), ..Definition::default() };
+    let of = |length| Definition { description: "x".repeat(length), ..definition(PLAIN) };
     let empty = serde_json::to_string(&of(1)).unwrap().len() - 1;
     let put = async |length| catalog.put_realm(&SpaceId::default_space(), id("ajo"), of(length), false, None).await;
     put(DEFINITION_MAX - empty).await.unwrap();
@@ -52,7 +54,7 @@ async fn a_realm_that_cannot_be_read_any_more_is_left_out_and_can_be_replaced() 
     let space = SpaceId::default_space();
     let catalog = Catalog::open(Options::new(&url)).await.unwrap();
     for name in ["good", "newer", "torn", "seedless"] {
-        catalog.put_realm(&space, id(name), definition(r#"{"assets":{"bone":{}}}"#), false, None).await.unwrap();
+        catalog.put_realm(&space, id(name), definition(PLAIN), false, None).await.unwrap();
     }
     run(&catalog, r#"UPDATE realms SET body = '{"assets":{"bone":{"shape":"round"}},"moons":[]}' WHERE id = 'newer'"#).await;
     run(&catalog, "UPDATE realms SET body = '{' WHERE id = 'torn'").await;
@@ -63,11 +65,11 @@ async fn a_realm_that_cannot_be_read_any_more_is_left_out_and_can_be_replaced() 
     let names: Vec<String> = catalog.realms(&space).iter().map(|realm| realm.id.to_string()).collect();
     assert_eq!(names, ["good"]);
     // What was settled is still known of one that cannot be played.
-    let refused = catalog.put_realm(&space, id("newer"), Definition::default(), false, None).await.unwrap_err();
+    let refused = catalog.put_realm(&space, id("newer"), definition(r#"{"assets":{"gear":{}}}"#), false, None).await.unwrap_err();
     assert!(matches!(&refused, CatalogError::Faulty { faults } if faults[0].path == "assets.bone"), "{refused:?}");
-    let put = catalog.put_realm(&space, id("newer"), definition(r#"{"assets":{"bone":{}}}"#), false, None).await.unwrap();
+    let put = catalog.put_realm(&space, id("newer"), definition(PLAIN), false, None).await.unwrap();
     assert_eq!((put.value.version, put.value.changed), (2, vec!["assets.bone".to_owned(), "moons".to_owned()]));
     assert_eq!(catalog.realm(&space, &id("newer")).unwrap().version, 2);
-    let torn = catalog.put_realm(&space, id("torn"), Definition::default(), false, None).await;
+    let torn = catalog.put_realm(&space, id("torn"), definition(PLAIN), false, None).await;
     assert!(matches!(torn, Err(CatalogError::Corrupt { what: "realm", .. })), "{torn:?}");
 }

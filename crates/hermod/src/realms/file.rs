@@ -52,7 +52,7 @@ fn faults(problem: &Problem, realm: &str, at: Place, places: &BTreeMap<String, P
         field: Some(field.to_owned()),
         detail,
     };
-    let mut faults: Vec<Fault> = problem.faults.iter().map(|one| fault(&one.field, format!("{}: {}", one.field, one.detail))).collect();
+    let mut faults: Vec<Fault> = problem.faults.iter().map(|one| fault(&one.field, one.to_string())).collect();
     if faults.is_empty() {
         faults.push(fault(problem.field.as_deref().unwrap_or_default(), problem.detail.clone()));
     }
@@ -75,7 +75,7 @@ plays:
     need:
       - {if: amount > 0, else: err}
     do:
-      - move: {from: player, to: '@burn', asset: ajo, qty: amount}
+      - move: {from: by, to: '@burn', asset: ajo, qty: amount}
 ";
 
     fn told(text: &str) -> Vec<String> {
@@ -104,7 +104,7 @@ plays:
             (
                 "qty: amount",
                 "qty: [1]",
-                "r.yaml:11:60: realm ajo: plays.gamble.do[0].move.qty must be a whole number, or a formula as text.",
+                "r.yaml:11:56: realm ajo: plays.gamble.do[0].move.qty must be a whole number, or a formula as text.",
             ),
             ("realm: ajo\n", "", "r.yaml:1:1: the field realm is needed, or --realm"),
             ("realm: ajo", "realm: [ajo]", "r.yaml:1:8: realm must be a name, as text"),

@@ -4,12 +4,16 @@
 
 #![allow(dead_code, reason = "these types describe, and are never made")]
 
+mod step;
+
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Serialize;
 use utoipa::ToSchema;
 
-/// One economy. A formula is a CEL expression over whole numbers, as text, or a number.
+use step::StepSchema;
+
+/// One economy.
 #[derive(ToSchema)]
 #[schema(as = RealmDefinition)]
 pub(crate) struct DefinitionSchema {
@@ -139,45 +143,113 @@ struct PlaySchema {
     /// Whether only rules and schedules may run it.
     #[schema(required = false)]
     internal: bool,
-    /// What it is given: amount, owner, asset or text, or an object with type, else, all, round_up and default.
+    /// What it is given.
     #[schema(required = false)]
-    args: BTreeMap<String, Value>,
+    args: BTreeMap<String, ArgSchema>,
     /// Names for formulas; each is computed when it is first used.
     #[schema(required = false, rename = "let")]
-    lets: BTreeMap<String, Value>,
-    /// Draws, each a list of two formulas: from one number to another, both included.
+    lets: BTreeMap<String, FormulaSchema>,
+    /// Draws, each from one number to another, both included; each is drawn when it is first used.
     #[schema(required = false)]
-    roll: BTreeMap<String, Vec<Value>>,
+    roll: BTreeMap<String, Vec<FormulaSchema>>,
     /// What must be true, in this order.
     #[schema(required = false)]
     need: Vec<NeedSchema>,
-    /// What is done: each an object with one of move, claim, effect, counter, box, craft, draw, schedule and if.
+    /// What is done.
     #[schema(required = false, rename = "do")]
-    steps: Vec<Value>,
-    /// What is told besides: a formula, or an object with upcoming (a play) and limit.
+    steps: Vec<StepSchema>,
+    /// What is told besides.
     #[schema(required = false, rename = "return")]
-    returns: BTreeMap<String, Value>,
+    returns: BTreeMap<String, ReturnSchema>,
     /// Arguments to show what it is worth with, for reports.
     #[schema(required = false)]
-    sample: BTreeMap<String, Value>,
+    sample: BTreeMap<String, FormulaSchema>,
+}
+
+/// A CEL expression over whole numbers, as text, or a number.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RealmFormula)]
+#[serde(untagged)]
+enum FormulaSchema {
+    Text(String),
+    Number(i64),
+    Truth(bool),
+}
+
+/// The type of an event: the same for both sides, or that of each.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RealmEventTypes)]
+#[serde(untagged)]
+enum TypesSchema {
+    Both(String),
+    Each(Vec<String>),
+}
+
+/// An argument: amount, owner, asset or text, or all that is said of it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RealmArgument)]
+#[serde(untagged)]
+enum ArgSchema {
+    Kind(String),
+    Whole(ArgFieldsSchema),
+}
+
+/// All that is said of an argument.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RealmArgumentFields)]
+struct ArgFieldsSchema {
+    /// amount, owner, asset or text.
+    #[schema(rename = "type")]
+    kind: String,
+    /// What is refused with if it is not that; an error of the caller if absent.
+    #[schema(required = false, rename = "else")]
+    or_else: String,
+    /// Of an amount: all stands for everything the player has of this asset.
+    #[schema(required = false)]
+    all: String,
+    /// Of an amount: a fraction is rounded up instead of refused.
+    #[schema(required = false)]
+    round_up: bool,
+    /// What it is if it is not given.
+    #[schema(required = false)]
+    default: FormulaSchema,
+}
+
+/// What is told: a formula, or when a play is scheduled.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RealmReturn)]
+#[serde(untagged)]
+enum ReturnSchema {
+    Formula(FormulaSchema),
+    Upcoming(UpcomingSchema),
+}
+
+/// The next times at which a play is scheduled.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RealmUpcoming)]
+struct UpcomingSchema {
+    /// The play.
+    upcoming: String,
+    /// How many; at most 100.
+    limit: u64,
 }
 
 /// What must be true: a condition, or a timer that can be claimed.
 #[derive(ToSchema)]
 #[schema(as = RealmNeed)]
 struct NeedSchema {
-    /// The condition, a formula.
+    /// The condition.
     #[schema(required = false, rename = "if")]
-    condition: Value,
+    condition: FormulaSchema,
     /// The timer of the player.
     #[schema(required = false)]
     timer: String,
     /// What is refused with.
     #[schema(rename = "else")]
     or_else: String,
-    /// What the refusal tells besides, formulas by name.
+    /// What the refusal tells besides.
     #[schema(required = false)]
-    with: BTreeMap<String, Value>,
+    with: BTreeMap<String, FormulaSchema>,
 }
 
 /// What follows from what: after an event of this type a play runs, for whom the event is about.
