@@ -1,4 +1,7 @@
 //! realm: economies that are data, at the service's boundary.
 
+mod ajo;
 mod catalog;
 mod differential;
+mod play;
+mod service;

@@ -22,7 +22,7 @@ pub mod world;
 
 pub use apply::{Applied, Apply, Books, Missing, Planned, Plans};
 pub use board::{Ranked, ReadBoard};
-pub use commit::{Commit, Condition, Deed, Hold, Legs, Standing};
+pub use commit::{Commit, Condition, Deed, Hold, Lasting, Legs, Standing};
 pub use definition::Definition;
 pub use due::{ReadDue, Waiting};
 pub use enact::{Call, Scheduled};

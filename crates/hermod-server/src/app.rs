@@ -42,10 +42,10 @@ pub use queue::{
 };
 use queue::{Replies, Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
-pub(crate) use realm::Agenda;
 pub use realm::{
-    AccountAnswer, Audit, CommitAnswer, EnactAsk, LedgerFrom, MarkAnswer, Outlook, RealmAnswer, SimulateAsk, Spread, SupplyAnswer,
+    AccountAnswer, Audit, CommitAnswer, EnactAsk, LedgerFrom, MarkAnswer, Odds, Outlook, RealmAnswer, SimulateAsk, Spread, SupplyAnswer,
 };
+pub(crate) use realm::{Agenda, odds};
 pub use rules::RuleDraft;
 
 /// Everything a request needs. Cheap to clone.

@@ -17,6 +17,7 @@ mod keys;
 mod limit;
 mod linger;
 mod messages;
+mod odds;
 pub mod openapi;
 mod page;
 mod picks;
@@ -41,6 +42,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 pub use decks::check_deck;
 pub use messages::check_message;
+pub use odds::realm_odds;
 pub use realms::check_realm;
 
 #[cfg(feature = "client")]
@@ -115,6 +117,7 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/realms/{realm}/boards/{asset}", get(books::board))
         .route("/v1/realms/{realm}/ledger", get(books::ledger))
         .route("/v1/realms/{realm}/events", get(books::events))
+        .route("/v1/realms/{realm}/odds", get(odds::read))
         .route("/v1/realms/{realm}/supply", get(books::supply))
         .route("/v1/realms/{realm}/audit", get(books::audit))
         .route("/v1/events", get(events::events))

@@ -3,6 +3,7 @@
 mod apply;
 mod file;
 mod form;
+mod odds;
 
 use std::process::ExitCode;
 

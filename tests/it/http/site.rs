@@ -114,6 +114,10 @@ impl Caller {
         Caller { url: url.to_owned(), key: key.map(str::to_owned), http: http.build().expect("a client") }
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(crate) fn key_text(&self) -> Option<&str> {
         self.key.as_deref()
     }

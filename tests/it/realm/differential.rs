@@ -108,7 +108,14 @@ fn random_plan(draws: &mut Draws, books: &Books, holds: &[u64], version: u64, no
     }
     if draws.chance(10) {
         let known: Vec<_> = books.due.iter().map(|(_, what)| what.clone()).collect();
-        plan.done = Some(if known.is_empty() || draws.chance(10) { vec![0; 9] } else { known[usize::try_from(draws.below(u64::try_from(known.len()).unwrap())).unwrap()].clone() }.into());
+        plan.done = Some(
+            if known.is_empty() || draws.chance(10) {
+                vec![0; 9]
+            } else {
+                known[usize::try_from(draws.below(u64::try_from(known.len()).unwrap())).unwrap()].clone()
+            }
+            .into(),
+        );
     }
     plan.entry = Entry { note: format!("{}", draws.below(1_000)).into(), ..Entry::default() }.pack();
     plan.told = vec![1; usize::try_from(draws.below(4)).unwrap()].into();
@@ -189,7 +196,8 @@ async fn run(seed: u64) -> Result<u64> {
         let (plan, key) = maybe_again(draws, (plan, key), &mut keyed, has_key);
         let body = format!("{plan:?}");
         let once = key.as_deref().map(|key| (key, body.as_str()));
-        let told = compare(&history, &mut books, &plan, once).await.with_context(|| format!("step {step} at {now}: {plan:?} with {key:?}"))?;
+        let told =
+            compare(&history, &mut books, &plan, once).await.with_context(|| format!("step {step} at {now}: {plan:?} with {key:?}"))?;
         if let Outcome::Done(Applied::Done(_)) = told {
             for lien in plan.postings.iter().filter_map(|posting| posting.lien) {
                 holds.push(lien.hold);

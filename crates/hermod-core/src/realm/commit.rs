@@ -64,10 +64,25 @@ pub struct Legs {
     pub legs: Vec<(Leg, IfMore)>,
     /// Holds that are captured as a whole: two of them are a trade.
     pub captures: Vec<u64>,
-    /// Effects that are set: name, owner, value, for how long, merge.
-    pub effects: Vec<(Arc<str>, Arc<str>, i64, Micros, Merge)>,
+    /// Effects that are set.
+    pub effects: Vec<Lasting>,
     /// Timers that are claimed: name, owner.
     pub timers: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// An effect that is set.
+#[derive(Clone, Debug)]
+pub struct Lasting {
+    /// Which.
+    pub effect: Arc<str>,
+    /// On whom.
+    pub owner: Arc<str>,
+    /// Its value.
+    pub value: i64,
+    /// For how long.
+    pub span: Micros,
+    /// What becomes of one that is there.
+    pub merge: Merge,
 }
 
 /// A condition on the state of a realm: a formula without names.
@@ -223,8 +238,8 @@ impl Commit {
                 |owner: &Arc<str>| if matches!(&**owner, "@mint" | "@burn") { format!("{owner}:commit").into() } else { Arc::clone(owner) };
             run.transfer(Leg { from: owned(&leg.from), to: owned(&leg.to), ..leg.clone() }, *overflow, &codes)?;
         }
-        for (name, owner, value, span, merge) in &legs.effects {
-            run.effect(name, owner, (*value, *span), *merge)?;
+        for one in &legs.effects {
+            run.effect(&one.effect, &one.owner, (one.value, one.span), one.merge)?;
         }
         let code = "ttl".into();
         legs.timers.iter().try_for_each(|(timer, owner)| run.claim(timer, owner, None, &code))

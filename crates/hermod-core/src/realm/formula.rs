@@ -456,7 +456,7 @@ fn log10(n: i64, scale: i64) -> Option<i64> {
     }
     // log10(2) with 60 digits after the point; both have 62 + 60 together, of which the product keeps 60.
     const LOG10_2: u128 = 347_063_955_532_709_820;
-    let log = (log2 >> 2) * LOG10_2 >> 60;
+    let log = ((log2 >> 2) * LOG10_2) >> 60;
     i64::try_from((log * u128::try_from(scale).ok()?) >> 60).ok()
 }
 

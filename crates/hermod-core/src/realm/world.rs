@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::args::Raw;
 use super::definition::{Asset, Definition, Mode, Recipe, Table};
 use super::plan::AMOUNT_MAX;
 use super::play::Played;
@@ -69,8 +70,14 @@ impl Realm {
         self.plays.get(name).is_some_and(|play| !play.internal)
     }
 
+    /// The plays that everybody may run, and what reports try them with.
+    pub fn samples(&self) -> impl Iterator<Item = (&Arc<str>, BTreeMap<Arc<str>, Raw>)> {
+        let open = self.plays.iter().filter(|(_, play)| !play.internal);
+        open.map(|(name, play)| (name, play.sample.iter().map(|(name, value)| (Arc::clone(name), Raw::Text(Arc::clone(value)))).collect()))
+    }
+
     /// What an owner can have of an asset: at least, at most.
-    pub(crate) fn bounds(&self, asset: &str) -> (i64, i64) {
+    pub fn bounds(&self, asset: &str) -> (i64, i64) {
         let asset = self.asset(asset);
         let max = asset.and_then(|asset| asset.max).and_then(|max| i64::try_from(max).ok()).unwrap_or(AMOUNT_MAX);
         (asset.and_then(|asset| asset.floor).unwrap_or(0), max)

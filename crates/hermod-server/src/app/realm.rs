@@ -5,6 +5,7 @@
 
 mod agenda;
 mod known;
+mod odds;
 mod scheduled;
 mod simulate;
 mod views;
@@ -28,6 +29,8 @@ use crate::code::{Code, Problem, conflict};
 
 pub(crate) use agenda::Agenda;
 use known::Known;
+pub use odds::Odds;
+pub(crate) use odds::odds;
 pub use simulate::{Outlook, SimulateAsk, Spread};
 pub use views::{AccountAnswer, Audit, LedgerFrom, MarkAnswer, SupplyAnswer};
 

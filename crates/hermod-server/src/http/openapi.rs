@@ -4,7 +4,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    books, clock, decks, deliveries, events, health, keys, limit, messages, picks, plays, queues, realms, rules, schedules, spaces,
+    books, clock, decks, deliveries, events, health, keys, limit, messages, odds, picks, plays, queues, realms, rules, schedules, spaces,
     subjects, workers,
 };
 
@@ -65,6 +65,7 @@ use super::{
         books::ledger,
         books::events,
         books::hold,
+        odds::read,
         books::supply,
         books::audit,
         events::events,

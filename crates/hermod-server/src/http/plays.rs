@@ -11,9 +11,10 @@ use hermod_core::queue::delivery::Due;
 use hermod_core::realm::args::{Raw, is_owner};
 use hermod_core::realm::commit::LEGS_MAX;
 use hermod_core::realm::definition::{Merge, Overflow};
+use hermod_core::realm::entry::What;
 use hermod_core::realm::formula::Datum;
 use hermod_core::realm::told::Returned;
-use hermod_core::realm::{Condition, Deed, Leg, Legs, Realm, Refusal};
+use hermod_core::realm::{Account, Condition, Deed, Lasting, Leg, Legs, Realm, Refusal};
 use hermod_core::{Invalid, Micros, Once, RealmId};
 use hermod_engine::Durability;
 use serde::{Deserialize, Serialize};
@@ -344,7 +345,13 @@ fn document(realm: &Realm, done: &RealmAnswer, explain: bool, is_dry: bool) -> R
         }
     };
     let mut balances = Map::new();
-    for (account, value) in &done.balances {
+    // What was only looked at is nobody's business here.
+    let is_hold = matches!(done.entry.what, What::Hold | What::Release);
+    let is_moved = |account: &Account| {
+        let mut legs = done.entry.legs.iter();
+        is_hold || legs.any(|leg| leg.asset == account.asset && (leg.from == account.owner || leg.to == account.owner))
+    };
+    for (account, value) in done.balances.iter().filter(|(account, _)| is_moved(account)) {
         let owner = balances.entry(account.owner.to_string()).or_insert_with(|| json!({}));
         if let Value::Object(owner) = owner {
             owner.insert(account.asset.to_string(), json!(value));
@@ -377,12 +384,11 @@ fn document(realm: &Realm, done: &RealmAnswer, explain: bool, is_dry: bool) -> R
     let also: Vec<_> = also.collect();
     let draws: Map<_, _> = done.entry.draws.iter().map(|drawn| (drawn.name.to_string(), json!(drawn.value))).collect();
     let leg = |leg: &Leg| json!({"from": &*leg.from, "to": &*leg.to, "asset": &*leg.asset, "qty": leg.qty});
-    let is_hold = done.entry.what == hermod_core::realm::entry::What::Hold;
     RealmDocument {
         status: "done",
         commit: done.seq.map(commit_id),
         seq: done.seq,
-        hold: is_hold.then(|| hold_id(done.entry.refers)),
+        hold: (done.entry.what == What::Hold).then(|| hold_id(done.entry.refers)),
         at: Some(Time::passed(done.now)),
         balances: Some(Value::Object(balances)),
         returns: (!returns.is_empty()).then_some(Value::Object(returns)),
@@ -473,7 +479,8 @@ fn deed(realm: &Realm, body: &CommitBody) -> Result<Deed, Invalid> {
         }
         let for_how_long = span(Some(&effect.span)).ok().flatten().filter(|span| *span > Micros::ZERO);
         let for_how_long = for_how_long.ok_or_else(|| Invalid::new("effects.for", "must be a duration such as \"10m\""))?;
-        legs.effects.push((effect.name.as_str().into(), owner("effects.of", &effect.of)?, effect.value, for_how_long, effect.merge));
+        let (effect_name, of) = (effect.name.as_str().into(), owner("effects.of", &effect.of)?);
+        legs.effects.push(Lasting { effect: effect_name, owner: of, value: effect.value, span: for_how_long, merge: effect.merge });
     }
     for timer in &body.timers {
         if !realm.definition.timers.keys().any(|name| name.as_str() == timer.timer) {

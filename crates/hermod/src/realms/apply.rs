@@ -46,6 +46,9 @@ impl ApplyArgs {
                 let faults = only.refused(&fault);
                 return if faults.is_empty() { Err(fault.into()) } else { Ok(tell_faults(&faults, &name, asked.json)) };
             }
+            if !asked.json {
+                super::odds::print(&only.item)?;
+            }
         }
         let there = there(client, &only.item.realm).await?;
         let plan = plan(&written, &there, false, |_| false);

@@ -96,7 +96,7 @@ impl App {
 }
 
 impl Outlook {
-    fn take_in(&mut self, plan: &hermod_core::realm::Plan, by: &Arc<str>) -> Result<(), Problem> {
+    pub(super) fn take_in(&mut self, plan: &hermod_core::realm::Plan, by: &Arc<str>) -> Result<(), Problem> {
         self.runs += 1;
         if plan.act == Act::Refuse {
             let refusal = Refusal::read(&plan.told).ok_or_else(super::lost)?;
@@ -112,7 +112,7 @@ impl Outlook {
     }
 
     /// Fills in the runs in which nothing changed.
-    fn whole(mut self) -> Outlook {
+    pub(super) fn whole(mut self) -> Outlook {
         for spread in self.gains.values_mut() {
             let seen = spread.counts.values().sum::<u64>();
             if seen < self.runs {
@@ -123,7 +123,7 @@ impl Outlook {
     }
 }
 
-fn run_of(realm: &Arc<Realm>, ask: &SimulateAsk, key: Arc<str>) -> Call {
+pub(super) fn run_of(realm: &Arc<Realm>, ask: &SimulateAsk, key: Arc<str>) -> Call {
     let (play, by) = (ask.play.as_str().into(), Arc::clone(&ask.by));
     Call { realm: Arc::clone(realm), play, by, args: ask.args.clone(), key, guild: "".into(), note: "".into(), done: None, is_dry: true }
 }

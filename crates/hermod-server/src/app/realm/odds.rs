@@ -1,0 +1,70 @@
+//! realm: the odds of its tables, and what its plays that roll are worth, for whoever writes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hermod_core::Micros;
+use hermod_core::realm::plan::{Balance, Mark};
+use hermod_core::realm::{Account, Books, Entry, Planned, Plans, Realm};
+
+use super::simulate::{Outlook, SimulateAsk, run_of};
+
+/// A play is tried so often.
+const RUNS: u64 = 2_000;
+/// Everybody has so much of everything, or as much as they can.
+const HAS: i64 = 1_000;
+
+/// What a realm gives.
+#[derive(Clone, Debug, Default)]
+pub struct Odds {
+    /// Of each table, how likely each asset is, in millionths; the rest is nothing.
+    pub tables: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
+    /// What each play that draws comes to, tried with its `sample` by somebody who has plenty of everything.
+    pub plays: BTreeMap<Arc<str>, Outlook>,
+}
+
+/// Books in which everybody has plenty, and nothing has happened yet.
+struct Plenty<'a>(&'a Realm);
+
+impl Books for Plenty<'_> {
+    fn account(&self, account: &Account) -> Option<Balance> {
+        let (_, max) = self.0.bounds(&account.asset);
+        // Half of what there is room for, so that there is something to take and room to give.
+        let value = if account.is_own() { 0 } else { HAS.min(max.saturating_add(1) / 2) };
+        Some(Balance { value, ..Balance::default() })
+    }
+
+    fn mark(&self, _: &str) -> Option<Option<Mark>> {
+        Some(None)
+    }
+}
+
+/// What a realm gives. It takes some milliseconds for each play.
+pub(crate) fn odds(realm: &Arc<Realm>, now: Micros) -> Odds {
+    let mut odds = Odds::default();
+    for (name, table) in &realm.definition.tables {
+        let part = |weight: u64| u64::try_from(u128::from(weight) * 1_000_000 / u128::from(table.of.max(1))).unwrap_or(u64::MAX);
+        let drops = table.drops.iter().map(|(asset, weight)| (asset.as_str().into(), part(*weight))).collect();
+        odds.tables.insert(name.as_str().into(), drops);
+    }
+    let books = Plenty(realm);
+    for (play, args) in realm.samples() {
+        let by: Arc<str> = "sample".into();
+        let ask = SimulateAsk { play: play.to_string(), by: Arc::clone(&by), args, n: RUNS };
+        let (mut outlook, mut rolls) = (Outlook::default(), false);
+        for number in 0..RUNS {
+            // No caller's key holds a space.
+            let call = run_of(realm, &ask, format!("sample {number}").into());
+            let Planned::Plan(plan) = call.planned(&books, now) else { break };
+            rolls |= Entry::read(&plan.entry).is_some_and(|entry| !entry.draws.is_empty());
+            // One that draws nothing the first times draws nothing.
+            if (number == 20 && !rolls) || outlook.take_in(&plan, &by).is_err() {
+                break;
+            }
+        }
+        if rolls {
+            odds.plays.insert(Arc::clone(play), outlook.whole());
+        }
+    }
+    odds
+}
