@@ -28,5 +28,5 @@ pub use id::{Action, DeckId, Invalid, MessageId, Name, Owner, QueueId, RealmId, 
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
 pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};
-pub use partition::{Partitions, Place, Places};
+pub use partition::{Home, Partitions, Place, Placed, Places};
 pub use state::{Full, State};

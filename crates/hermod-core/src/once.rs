@@ -122,8 +122,15 @@ impl Value for Kept {
 }
 
 /// Runs `op` natively, at most once for each key.
+#[inline]
 pub fn run<O: Operation>(op: &O, once: Option<&Once>, state: &mut State, now: Micros) -> Result<Outcome<O::Answer>, Full> {
-    let Some(once) = once else { return op.apply(state, now).map(Outcome::Done) };
+    match once {
+        None => op.apply(state, now).map(Outcome::Done),
+        Some(once) => run_once(op, once, state, now),
+    }
+}
+
+fn run_once<O: Operation>(op: &O, once: &Once, state: &mut State, now: Micros) -> Result<Outcome<O::Answer>, Full> {
     let space: &SpaceId = &op.place().space;
     if let Some(kept) = state.onces.get(space, &once.key, op.home(), now) {
         if kept.fingerprint != once.fingerprint {

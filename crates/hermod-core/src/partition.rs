@@ -33,9 +33,18 @@ impl Partitions {
     }
 
     fn partition(self, space: &SpaceId, home: &str) -> u16 {
-        let hash = xxh3_64(&joined([space.as_str(), home]));
-        u16::try_from(hash % u64::from(self.0)).expect("a remainder of a u16 fits a u16")
+        self.partition_of(home_hash(space.as_str(), home))
     }
+
+    #[inline]
+    fn partition_of(self, hash: u64) -> u16 {
+        u16::try_from(hash % u64::from(self.0)).unwrap_or(0)
+    }
+}
+
+/// What the partition of a home follows from, and what its counters are found by.
+pub(crate) fn home_hash(space: &str, home: &str) -> u64 {
+    xxh3_64(&joined([space, home]))
 }
 
 /// A hash to spread by, the same in every release.
@@ -104,9 +113,54 @@ impl Places {
     }
 
     /// The place of everything that belongs to `home`.
-    pub fn of(&self, home: &str) -> &Place {
-        let partition = self.partitions.partition(&self.space, home);
-        self.places.get(usize::from(partition)).expect("there is a place for every partition")
+    #[inline]
+    pub fn of(&self, home: &str) -> Home<'_> {
+        let hash = home_hash(self.space.as_str(), home);
+        let partition = self.partitions.partition_of(hash);
+        Home { place: self.places.get(usize::from(partition)).expect("there is a place for every partition"), hash }
+    }
+}
+
+/// The place of a home whose hash is known: what the place was found by finds its counters too.
+#[derive(Clone, Copy, Debug)]
+pub struct Home<'a> {
+    place: &'a Place,
+    hash: u64,
+}
+
+/// Where an operation acts.
+pub trait Placed {
+    /// The place.
+    fn place(&self) -> &Place;
+
+    /// The hash of the home that it is the place of.
+    fn hash_of(&self, home: &str) -> u64 {
+        home_hash(self.place().space.as_str(), home)
+    }
+}
+
+impl Placed for Place {
+    fn place(&self) -> &Place {
+        self
+    }
+}
+
+impl Placed for &Place {
+    fn place(&self) -> &Place {
+        self
+    }
+}
+
+impl Placed for Home<'_> {
+    #[inline]
+    fn place(&self) -> &Place {
+        self.place
+    }
+
+    #[inline]
+    fn hash_of(&self, home: &str) -> u64 {
+        debug_assert_eq!(self.hash, home_hash(self.place.space.as_str(), home), "the hash of another home");
+        self.hash
     }
 }
 
@@ -141,7 +195,7 @@ mod tests {
         let space = SpaceId::default_space();
         let places = Places::new(Partitions::DEFAULT, &space);
         for home in ["bot-7", "bot-8", ""] {
-            assert_eq!(*places.of(home), Partitions::DEFAULT.place(&space, home));
+            assert_eq!(*places.of(home).place(), Partitions::DEFAULT.place(&space, home));
         }
     }
 

@@ -7,6 +7,7 @@
 
 pub mod board;
 mod chunks;
+mod counter;
 pub mod events;
 mod index;
 mod key;
@@ -27,22 +28,24 @@ use crate::limit::packed::Packed;
 use crate::limit::reservations::Reservations;
 use crate::limit::tally::Tally;
 use crate::once::Kept;
-use crate::partition::{Place, joined};
+use crate::partition::{Place, Placed, joined};
 use crate::record::{Damaged, Family, Record};
 
+pub(crate) use counter::Counter;
 use events::Events;
 use picks::{Picks, Profiles};
 use queues::Queues;
 use realms::Realms;
-pub use table::{Found, Table, Value};
+pub use table::{Found, Standing, Table, Value};
 
 /// The memory bound is reached and the operation would need more. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory bound is reached")]
 pub struct Full;
 
-/// The state of one partition.
+/// The state of one partition. What is asked for most stands first, in the line of the lock.
 #[derive(Debug)]
+#[repr(C)]
 pub struct State {
     /// Records of meters by (space, rule, subject).
     pub limits: Limits,
@@ -145,6 +148,7 @@ impl State {
     }
 
     /// How much memory it takes, about.
+    #[inline]
     pub fn bytes(&self) -> usize {
         let of_limits = self.limits.table.bytes() + self.leases.table.bytes() + self.reserves.table.bytes();
         let of_picks = self.picks.bytes() + self.profiles.bytes() + self.events.bytes();
@@ -181,8 +185,16 @@ pub struct Limits {
 
 impl Limits {
     /// Where the record of a subject under a rule is, or would be; of no subject, the one all share.
-    pub fn find(&self, space: &SpaceId, rule: &RuleId, subject: &str) -> Found {
-        self.table.find(&joined([space.as_str(), rule.as_str(), subject]))
+    #[inline]
+    pub fn find(&self, at: &impl Placed, rule: &RuleId, subject: &str) -> Found {
+        let counter = Counter::new(&at.place().space, rule, subject, at.hash_of(subject));
+        self.table.find_by(counter.hash(), |key| counter.is(key))
+    }
+
+    /// The record that was found, to be stored anew.
+    #[inline]
+    pub fn standing(&mut self, found: Found) -> Option<Standing<'_, Packed>> {
+        self.table.standing(found)
     }
 
     /// The record that was found, and when it ends.

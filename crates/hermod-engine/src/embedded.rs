@@ -152,6 +152,7 @@ impl Embedded {
     }
 
     /// Runs one operation that is not durable, without waiting for anything but the lock.
+    #[inline]
     pub fn run_deferred<O: Operation>(&self, op: &O) -> Result<Outcome<O::Answer>, EngineError> {
         self.inner.apply(op, None).map(|(outcome, _)| outcome)
     }
@@ -199,6 +200,7 @@ impl Embedded {
 }
 
 impl Inner {
+    #[inline]
     fn apply<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<(Outcome<O::Answer>, Option<Ticket>), EngineError> {
         let is_durable = op.is_durable();
         if is_durable {

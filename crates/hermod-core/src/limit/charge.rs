@@ -8,13 +8,13 @@ use crate::limit::limited::Limited;
 use crate::limit::meter::{Act, Meter, Step};
 use crate::limit::rule::Mode;
 use crate::limit::tally::Head;
-use crate::partition::Place;
+use crate::partition::Placed;
 use crate::state::{Found, Limits};
 
 /// What is to be done under some rules, and whose counters they are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Charge<'a> {
-    pub(super) place: &'a Place,
+pub(super) struct Charge<'a, P> {
+    pub(super) place: &'a P,
     /// Whose counters; empty: those that all subjects share.
     pub(super) subject: &'a str,
     pub(super) act: Act,
@@ -33,9 +33,10 @@ pub(super) struct Tested {
     pub(super) is_fresh: bool,
 }
 
-impl Charge<'_> {
+impl<P: Placed> Charge<'_, P> {
     /// Whether a rule's record is written if nothing refused. A ban counts nothing, so it must not be
     /// written over what was counted before.
+    #[inline]
     pub(super) fn writes(&self, rule: &Limited, step: &Step) -> bool {
         !step.is_refused && self.act != Act::Peek && rule.meter != Meter::Block
     }
@@ -44,7 +45,7 @@ impl Charge<'_> {
         let mut steps: Vec<(Found, Step)> = Vec::with_capacity(self.rules.len());
         let (mut is_refused, mut is_fresh) = (false, false);
         for rule in self.rules {
-            let found = limits.find(&self.place.space, &rule.id, self.subject);
+            let found = limits.find(self.place, &rule.id, self.subject);
             let stored = limits.get(found, now);
             is_fresh |= stored.is_none();
             let step = rule.meter.step(self.act, self.cost, lent(&stored), now);
@@ -63,7 +64,7 @@ impl Charge<'_> {
     pub(super) fn write(&self, tested: Tested, limits: &mut Limits) {
         for (rule, (found, step)) in self.rules.iter().zip(tested.steps) {
             if self.writes(rule, &step) {
-                limits.put(found, self.place, rule, self.subject, step);
+                limits.put(found, self.place.place(), rule, self.subject, step);
             }
         }
     }

@@ -15,15 +15,27 @@ local function check_all(key, stored, keep)
   return reply
 end
 
+-- Acts on the record of a bucket, as meter() does. Where nothing is owed any more, as most find it who come back after
+-- a while, all operations that differ in their keys only come to the same, and it is made once for them.
+local function act_on_bucket(stored, rule)
+  local ends = 0
+  if stored then
+    ends = unpack_ints('<I8', stored, ENDS)
+    if ends > now then return bucket(act, cost, stored, rule) end
+  end
+  if not rule[11] then rule[11], rule[12], rule[13] = bucket(act, cost, nil, rule) end
+  return rule[11], rule[12], rule[13], ends
+end
+
 -- Under two or three buckets, as most that are not under one: no table is filled, which is a tenth of the time.
 local function check_few(key, keep)
   local id1, id2, id3 = ids[1], ids[2], ids[3]
   local stored, value3
   local refused3, till3, ends3 = 0, 0, 0
   if id3 then stored = call('HMGET', key, id1, id2, id3) else stored = call('HMGET', key, id1, id2) end
-  local value1, refused1, till, ends = bucket(act, cost, stored[1], rules[1])
-  local value2, refused2, till2, ends2 = bucket(act, cost, stored[2], rules[2])
-  if id3 then value3, refused3, till3, ends3 = bucket(act, cost, stored[3], rules[3]) end
+  local value1, refused1, till, ends = act_on_bucket(stored[1], rules[1])
+  local value2, refused2, till2, ends2 = act_on_bucket(stored[2], rules[2])
+  if id3 then value3, refused3, till3, ends3 = act_on_bucket(stored[3], rules[3]) end
   -- Whether what refused only shadows is looked at there.
   if refused1 + refused2 + refused3 > 0 then return check_all(key, stored, keep) end
   local reply
@@ -43,6 +55,9 @@ return drive(function(first_key, at, shared, keep)
     act, cost = unpack_ints('<BI8', given, at)
     given_at, rules = at, known[shared]
     ids, count = rules.ids, #rules
+    if only_buckets then
+      for i = 1, count do rules[i][11] = false end
+    end
   end
   local key = KEYS[first_key]
   if count ~= 1 then
@@ -52,8 +67,13 @@ return drive(function(first_key, at, shared, keep)
   end
   -- Under one rule, as most are: no table is filled.
   local rule, id = rules[1], ids[1]
-  local value, refused, till, ends = meter(act, cost, call('HGET', key, id), rule)
-  if not value then return ask_again() end
+  local value, refused, till, ends
+  if only_buckets then
+    value, refused, till, ends = act_on_bucket(call('HGET', key, id), rule)
+  else
+    value, refused, till, ends = meter(act, cost, call('HGET', key, id), rule)
+    if not value then return ask_again() end
+  end
   local head = value
   if #value > HEAD_SIZE then head = sub(value, 1, HEAD_SIZE) end
   if act ~= PEEK and (refused == 0 or rule[2] == 1) then

@@ -2,7 +2,7 @@
 
 use std::borrow::{Borrow, Cow};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::id::Subject;
 use crate::int::{INT_MAX, Micros};
@@ -14,13 +14,13 @@ use crate::limit::meter::{Act, Retry, Ruled};
 use crate::limit::rule::Mode;
 use crate::limit::tally::{Head, Tally};
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
-use crate::partition::Place;
+use crate::partition::{Place, Placed};
 use crate::record;
 use crate::state::{Full, State};
 
 /// May `subject` take `cost` now? If every rule admits it, it is taken.
 ///
-/// It owns what it is about, or borrows it (`Check<&Place, &Subject, &Rules>`): to count references to names and rules
+/// It owns what it is about, or borrows it (`Check<Home, &Subject, &Rules>`): to count references to names and rules
 /// that all threads use takes longer than the check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<P = Place, S = Subject, R = Rules> {
@@ -34,7 +34,7 @@ pub struct Check<P = Place, S = Subject, R = Rules> {
     rules: R,
 }
 
-impl<P: Borrow<Place>, S: Borrow<Subject>, R: Borrow<Rules>> Check<P, S, R> {
+impl<P: Placed, S: Borrow<Subject>, R: Borrow<Rules>> Check<P, S, R> {
     /// `place` is that of the subject, or of the home `""` where all subjects share the counters. A
     /// cost of zero is held at 1, one above 2^53 - 1 at that.
     pub fn new(place: P, subject: Option<S>, act: Act, cost: u64, rules: R) -> Check<P, S, R> {
@@ -58,36 +58,43 @@ impl<P: Borrow<Place>, S: Borrow<Subject>, R: Borrow<Rules>> Check<P, S, R> {
         self.rules.borrow()
     }
 
-    fn charge(&self) -> Charge<'_> {
-        Charge { place: self.place.borrow(), subject: self.counted(), act: self.act, cost: self.cost, rules: self.rules() }
+    fn charge(&self) -> Charge<'_, P> {
+        Charge { place: &self.place, subject: self.counted(), act: self.act, cost: self.cost, rules: self.rules() }
     }
 
     /// Under one rule, as most are: nothing is collected.
+    #[inline]
     fn apply_one(&self, rule: &Limited, state: &mut State, now: Micros) -> Result<Checked, Full> {
-        let found = state.limits.find(&self.place.borrow().space, &rule.id, self.counted());
-        let stored = state.limits.get(found, now);
+        let found = state.limits.find(&self.place, &rule.id, self.counted());
+        let standing = state.limits.standing(found);
+        let stored = standing.as_ref().and_then(|record| record.live(now)).map(|(packed, until)| (packed.tally(), until));
         let is_fresh = stored.is_none();
         let step = rule.meter.step(self.act, self.cost, lent(&stored), now);
         let is_refused = step.is_refused && rule.mode != Mode::Shadow;
-        let heads = smallvec![step.head()];
+        let heads = SmallVec::from_buf([step.head()]);
         if self.charge().writes(rule, &step) {
             if is_fresh && state.is_full && matches!(self.act, Act::Check | Act::Force) {
                 return Err(Full);
             }
-            state.limits.put(found, self.place.borrow(), rule, self.counted(), step);
+            match standing {
+                // As most are.
+                Some(record) if !rule.durable => record.put(step.tally.into(), step.until),
+                _ => state.limits.put(found, self.place.place(), rule, self.counted(), step),
+            }
         }
         Ok(Checked { now, cost: self.cost, is_refused, heads, told: None })
     }
 }
 
 /// A record as meters take it.
+#[inline]
 pub(super) fn lent<'a>(stored: &'a Option<(Cow<'_, Tally>, Micros)>) -> Option<(&'a Tally, Micros)> {
     stored.as_ref().map(|(tally, until)| (&**tally, *until))
 }
 
 impl<P, S, R> Operation for Check<P, S, R>
 where
-    P: Borrow<Place> + Send + Sync,
+    P: Placed + Send + Sync,
     S: Borrow<Subject> + Send + Sync,
     R: Borrow<Rules> + Send + Sync,
 {
@@ -96,13 +103,14 @@ where
     const SCRIPT: Script = script!("limit/check", "limit/meter", "limit/charge");
 
     fn place(&self) -> &Place {
-        self.place.borrow()
+        self.place.place()
     }
 
     fn home(&self) -> &str {
         self.subject.as_ref().or(self.asker.as_ref()).map_or("", |subject| subject.borrow().as_str())
     }
 
+    #[inline]
     fn apply(&self, state: &mut State, now: Micros) -> Result<Checked, Full> {
         if let [rule] = &**self.rules() {
             return self.apply_one(rule, state, now);
@@ -120,7 +128,7 @@ where
     }
 
     fn call(&self, call: &mut ScriptCall, about: Micros) {
-        call.keys.push(key::limit(self.place.borrow(), self.counted()));
+        call.keys.push(key::limit(self.place.place(), self.counted()));
         call.given.push(self.act.number());
         call.given.extend_from_slice(&self.cost.to_le_bytes());
         for rule in self.rules().iter() {

@@ -7,9 +7,19 @@ local BUCKET, WINDOW, CALENDAR, SLIDING, ESTIMATE, BLOCK = 1, 2, 3, 4, 5, 6
 local CHECK, PEEK, FORCE, REFUND, UNDO = 0, 1, 2, 3, 4
 local REFUSED = 128
 local HEAD, HEAD_SIZE, MARK = '<BI8I8I8I8', 33, '<I8I8'
+-- Where in a head its last number stands, when the record ends.
+local ENDS = 26
 
--- Rules as they are computed with, { kind, 1: it only shadows, five integers }, by what is shared: they are
--- read once for all operations of the call.
+-- A rule as it is computed with: { kind, 1: it only shadows, five integers }, and of a bucket what is the same for
+-- all operations of the call: { 8: the tick that is now, 9: the most debt that is let in, 10: the largest debt }, and
+-- room for what limit/check.lua makes once for many.
+local function ruled(kind, shadow, p1, p2, p3, p4, p5)
+  if kind ~= BUCKET then return { kind, shadow, p1, p2, p3, p4, p5 } end
+  local most = p3 + p5
+  return { kind, shadow, p1, p2, p3, p4, p5, (now - now % p4) / p4, most * p2, (most + p3) * p2, false, 0, 0 }
+end
+
+-- Rules by what is shared: they are read once for all operations of the call.
 -- Where none are given they stand in records, and can be of any kind.
 local known, only_buckets = { [0] = { ids = {} } }, #ARGV > 2
 for shared = 1, #ARGV - 2 do
@@ -18,7 +28,7 @@ for shared = 1, #ARGV - 2 do
   while at <= size do
     local id, kind, shadow, p1, p2, p3, p4, p5
     id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<Bc0BBI8I8I8I8I8', bytes, at)
-    rules[#rules + 1], ids[#ids + 1] = { kind, shadow, p1, p2, p3, p4, p5 }, id
+    rules[#rules + 1], ids[#ids + 1] = ruled(kind, shadow, p1, p2, p3, p4, p5), id
     if kind ~= BUCKET then only_buckets = false end
   end
   known[shared] = rules
@@ -54,25 +64,24 @@ local function rescaled(kind, amount, unit, period, most)
 end
 
 local function bucket(act, cost, stored, rule)
-  local limit, period, burst, tick = rule[3], rule[4], rule[5], rule[6]
-  local most = burst + rule[7]
-  local debt, time, ends = 0, (now - now % tick) / tick, 0
+  local limit, period, tick, time, room = rule[3], rule[4], rule[6], rule[8], rule[9]
+  local debt, ends = 0, 0
   if stored then
     local kind, amount, unit, ts
     kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
     if ends > now then
-      local debt_max = (most + burst) * period
+      local debt_max, old_time = rule[10], ts
       if kind == BUCKET and unit == period then
         debt = amount
         if debt > debt_max then debt = debt_max end
       else
-        debt = rescaled(kind, amount, unit, period, most + burst)
+        debt = rescaled(kind, amount, unit, period, rule[7] + 2 * rule[5])
       end
-      local old_time = (ts + -ts % tick) / tick
+      if tick ~= 1 then old_time = (ts + -ts % tick) / tick end
       if time > old_time then
-        -- No more than what is owed, so that the product stays small.
-        local ticks = time - old_time
-        if ticks < (debt + -debt % limit) / limit then debt = debt - ticks * limit else debt = 0 end
+        -- Where the product is too large to be exact it is larger than any debt, as that of the cost below.
+        local drained = (time - old_time) * limit
+        if drained < debt then debt = debt - drained else debt = 0 end
       elseif old_time - time <= (debt_max + -debt_max % limit) / limit then
         time = old_time
       else
@@ -82,21 +91,21 @@ local function bucket(act, cost, stored, rule)
   end
   local refused, charge = 0, cost * period
   if act <= PEEK then
-    if cost > most or debt + charge > most * period then
+    if debt + charge > room then
       refused = REFUSED
     elseif act == CHECK then
       debt = debt + charge
     end
   elseif act == FORCE then
-    local debt_max = (most + burst) * period
-    if cost > most + burst or debt + charge > debt_max then debt = debt_max else debt = debt + charge end
-  elseif cost > (debt - debt % period) / period then
+    debt = debt + charge
+    if debt > rule[10] then debt = rule[10] end
+  elseif charge > debt then
     debt = 0
   else
     debt = debt - charge
   end
   local till = (time + (debt + -debt % limit) / limit) * tick
-  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  if (refused > 0 or act == PEEK) and ends > now and ends < till then till = ends end
   return pack_ints(HEAD, BUCKET + refused, debt, period, time * tick, till), refused, till, ends
 end
 

@@ -84,6 +84,7 @@ pub struct Step {
 
 impl Step {
     /// What a script would say of it.
+    #[inline]
     pub fn head(&self) -> Head {
         self.tally.head(self.until, self.is_refused)
     }
@@ -115,6 +116,7 @@ pub enum Retry {
 
 impl Meter {
     /// Brings the record to `now` and acts on it.
+    #[inline]
     pub fn step(&self, act: Act, cost: u64, stored: Option<(&Tally, Micros)>, now: Micros) -> Step {
         let (stored, ends) = stored.unzip();
         let mut step = match self {

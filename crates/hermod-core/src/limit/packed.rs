@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::int::Micros;
 use crate::limit::tally::{Kind, Tally};
-use crate::state::Value;
+use crate::state::{Counter, Value};
 
 /// A record.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ enum Form {
 
 impl Packed {
     /// The record.
+    #[inline]
     pub fn tally(&self) -> Cow<'_, Tally> {
         match &self.0 {
             Form::Short { amount, unit, ts, kind } => {
@@ -33,6 +34,7 @@ impl Packed {
 }
 
 impl From<Tally> for Packed {
+    #[inline]
     fn from(tally: Tally) -> Packed {
         match (narrow(tally.amount), narrow(tally.unit), narrow(tally.ts.get()), &tally.marks) {
             (Some(amount), Some(unit), Some(ts), None) => Packed(Form::Short { amount, unit, ts, kind: tally.kind }),
@@ -41,11 +43,13 @@ impl From<Tally> for Packed {
     }
 }
 
+#[inline]
 fn narrow(n: u64) -> Option<[u8; 7]> {
     let [bytes @ .., 0] = n.to_le_bytes() else { return None };
     Some(bytes)
 }
 
+#[inline]
 fn wide([a, b, c, d, e, f, g]: [u8; 7]) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, 0])
 }
@@ -59,6 +63,7 @@ impl Value for Packed {
         Tally::read(bytes).map(Packed::from)
     }
 
+    #[inline]
     fn heap_bytes(&self) -> usize {
         match &self.0 {
             Form::Short { .. } => 0,
@@ -68,6 +73,11 @@ impl Value for Packed {
 
     fn to_text(&self, until: Micros) -> String {
         self.tally().to_text(until)
+    }
+
+    fn hash(key: &[u8]) -> u64 {
+        // One that is none of ours is found by nobody.
+        Counter::of(key).map_or(0, |counter| counter.hash())
     }
 }
 

@@ -21,7 +21,7 @@ return drive(function(first_key, at, shared, keep)
     local id = rules.ids[i]
     if charged < last and writes[charged] == id then
       local kind, p1, p2, p3, p4, p5 = rules[i][1], rules[i][3], rules[i][4], rules[i][5], rules[i][6], rules[i][7]
-      local flag, ends = string.byte(flags, i), charge_ends(kind, p2, p3, unpack_ints('<I8', writes[charged + 1], 26))
+      local flag, ends = string.byte(flags, i), charge_ends(kind, p2, p3, unpack_ints('<I8', writes[charged + 1], ENDS))
       own[#own + 1] = pack_ints('<BB', flag, #id) .. id .. pack_ints('<BI8I8I8I8I8I8', kind, p1, p2, p3, p4, p5, ends)
       if flag % 2 == PART_REFUND and ends > refunds then refunds = ends end
       charged = charged + 2

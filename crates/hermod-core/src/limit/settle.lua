@@ -49,9 +49,9 @@ return drive(function(first_key, at, _, keep)
             stored = call('HGET', key, id)
             changed[#changed + 1] = id
             before[id] = 0
-            if stored then before[id] = unpack_ints('<I8', stored, 26) end
+            if stored then before[id] = unpack_ints('<I8', stored, ENDS) end
           end
-          values[id] = meter(what, cost, stored, { kind, 0, p1, p2, p3, p4, p5 })
+          values[id] = meter(what, cost, stored, ruled(kind, 0, p1, p2, p3, p4, p5))
         end
       end
     end
@@ -98,7 +98,7 @@ return drive(function(first_key, at, _, keep)
     local id = changed[i]
     local value, ends = values[id], before[id]
     call('HSET', key, id, value)
-    local till = unpack_ints('<I8', value, 26)
+    local till = unpack_ints('<I8', value, ENDS)
     if till - till % slack_us > ends then put_off(key, till, ends) end
   end
   write_reservations(reserve_key, kept)

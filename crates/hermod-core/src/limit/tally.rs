@@ -92,6 +92,7 @@ impl Tally {
     }
 
     /// Its head, as a script answers it.
+    #[inline]
     pub fn head(&self, until: Micros, is_refused: bool) -> Head {
         Head { kind: self.kind, amount: self.amount, unit: self.unit, ts: self.ts, until, is_refused }
     }

@@ -93,7 +93,7 @@ local function returned(count, ends, is_last, kind, p1, p2, p3, p4, p5)
     -- What was charged last drains last: it is what drains from now until then.
     local own = (floor(ends / p4) - floor(now / p4)) * p1
     if own > p2 then own = p2 end
-    local _, debt, _, ts = unpack_ints(HEAD, (bucket(PEEK, 0, count, { kind, 0, p1, p2, p3, p4, p5 })))
+    local _, debt, _, ts = unpack_ints(HEAD, (bucket(PEEK, 0, count, ruled(kind, 0, p1, p2, p3, p4, p5))))
     if own < debt then debt = debt - own else debt = 0 end
     local till = ts + ceil(debt / p1) * p4
     if till <= now then return '' end
@@ -102,7 +102,7 @@ local function returned(count, ends, is_last, kind, p1, p2, p3, p4, p5)
   -- Of marks the newest if it is this one; else the oldest, which counts no shorter than it would have.
   local act = REFUND
   if is_last then act = UNDO end
-  local value, _, till = meter(act, 1, count, { kind, 0, p1, p2, p3, p4, p5 })
+  local value, _, till = meter(act, 1, count, ruled(kind, 0, p1, p2, p3, p4, p5))
   if till <= now then return '' end
   return value
 end

@@ -84,7 +84,7 @@ return drive(function(first_key, at, _, keep)
     cap = ''
   else
     local refused
-    cap, refused, cap_ends = meter(CHECK, 1, #cap > 0 and cap, { c_kind, 0, c1, c2, c3, c4, c5 })
+    cap, refused, cap_ends = meter(CHECK, 1, #cap > 0 and cap, ruled(c_kind, 0, c1, c2, c3, c4, c5))
     if refused > 0 then return nothing() end
   end
 
@@ -99,7 +99,7 @@ return drive(function(first_key, at, _, keep)
       if which > 0 then
         kind, p1, p2, p3, p4, p5 = unpack_ints(METER, given, meters_at + (which - 1) * 41)
         local stored = entry and #entry > 16 and sub(entry, 17)
-        count, refused, ends = meter(CHECK, 1, stored, { kind, 0, p1, p2, p3, p4, p5 })
+        count, refused, ends = meter(CHECK, 1, stored, ruled(kind, 0, p1, p2, p3, p4, p5))
       end
       if refused == 0 then
         seq, ends_at = seq + 1, now + KEEP_US

@@ -22,10 +22,12 @@ impl<T> Chunks<T> {
         self.length
     }
 
+    #[inline]
     pub(super) fn get(&self, position: usize) -> Option<&T> {
         self.chunks.get(position / CHUNK)?.get(position % CHUNK)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut T> {
         self.chunks.get_mut(position / CHUNK)?.get_mut(position % CHUNK)
     }

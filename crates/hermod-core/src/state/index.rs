@@ -18,6 +18,7 @@ pub(super) struct Index {
 
 impl Index {
     /// The position under this hash for which `is_it` holds.
+    #[inline]
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.place_of(hash, is_it).map(|(_, position)| position)
     }
@@ -67,6 +68,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn place_of(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
         let mask = self.places.len().checked_sub(1)?;
         let mut at = self.home(hash);
@@ -86,10 +88,12 @@ impl Index {
     }
 
     /// Where the search for a hash, or for the half of it in a word, begins.
+    #[inline]
     fn home(&self, hash: u64) -> usize {
         usize::try_from(hash >> 32).unwrap_or(0) & (self.places.len() - 1)
     }
 
+    #[inline]
     fn word(&self, at: usize) -> u64 {
         self.places.get(at).copied().unwrap_or(0)
     }

@@ -22,6 +22,7 @@ impl Key {
         }
     }
 
+    #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {
             Key::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),

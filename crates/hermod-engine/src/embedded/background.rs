@@ -39,6 +39,7 @@ pub(super) struct Background {
 }
 
 impl Background {
+    #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }

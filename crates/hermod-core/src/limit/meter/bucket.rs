@@ -100,10 +100,12 @@ impl Bucket {
     }
 
     /// The largest debt: what force can bring it to.
+    #[inline]
     fn debt_max(&self) -> u64 {
         (self.most() + self.burst) * self.period
     }
 
+    #[inline]
     pub(super) fn step(&self, act: Act, cost: u64, stored: Option<&Tally>, now: Micros) -> Step {
         let (mut debt, time) = self.level(stored, now);
         let fits = cost <= self.most() && debt + cost * self.period <= self.most() * self.period;
@@ -126,22 +128,35 @@ impl Bucket {
     /// last drains last, so it is what drains from now until then.
     pub fn give_back(&self, stored: Option<&Tally>, ends: Micros, now: Micros) -> Step {
         let (debt, time) = self.level(stored, now);
-        let ticks = (ends.get() / self.tick_us).saturating_sub(now.get() / self.tick_us);
+        let ticks = self.ticks(ends).saturating_sub(self.ticks(now));
         let debt = debt.saturating_sub(ticks.saturating_mul(self.limit).min(self.period));
         let until = Micros::saturating((time + debt.div_ceil(self.limit)) * self.tick_us);
         let ts = Micros::saturating(time * self.tick_us);
         Step { tally: Tally { amount: debt, unit: self.period, ts, marks: None, kind: Kind::Bucket }, until, is_refused: false }
     }
 
+    /// The tick a time falls in. Most ticks are microseconds, and a division takes as long as all else here.
+    #[inline]
+    fn ticks(&self, time: Micros) -> u64 {
+        if self.tick_us == 1 { time.get() } else { time.get() / self.tick_us }
+    }
+
+    /// The first tick that is not before a time.
+    #[inline]
+    fn ticks_up(&self, time: Micros) -> u64 {
+        if self.tick_us == 1 { time.get() } else { time.get().div_ceil(self.tick_us) }
+    }
+
     /// The debt at `now`, and the tick that counts.
+    #[inline]
     fn level(&self, stored: Option<&Tally>, now: Micros) -> (u64, u64) {
-        let time = now.get() / self.tick_us;
+        let time = self.ticks(now);
         let Some(stored) = stored else { return (0, time) };
         let debt = self.rescaled(stored);
-        let stored_time = stored.ts.get().div_ceil(self.tick_us);
+        let stored_time = self.ticks_up(stored.ts);
         if time > stored_time {
-            let drained = (time - stored_time).min(debt.div_ceil(self.limit)) * self.limit;
-            (debt.saturating_sub(drained), time)
+            // Held at the largest number, where the twin must stay below 2^53 and divides: either way it is all.
+            (debt.saturating_sub((time - stored_time).saturating_mul(self.limit)), time)
         } else if stored_time - time <= self.debt_max().div_ceil(self.limit) {
             (debt, stored_time)
         } else {

@@ -1,0 +1,66 @@
+//! The key of a counter, in its parts: to find the record nothing is put together.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::id::{RuleId, SpaceId};
+use crate::partition::home_hash;
+
+/// `space NUL rule NUL subject`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter<'a> {
+    space: &'a str,
+    rule: &'a str,
+    subject: &'a str,
+    /// Of space and subject, the counter's home.
+    home_hash: u64,
+}
+
+impl<'a> Counter<'a> {
+    /// Of a home and its hash.
+    #[inline]
+    pub(crate) fn new(space: &'a SpaceId, rule: &'a RuleId, subject: &'a str, home_hash: u64) -> Counter<'a> {
+        Counter { space: space.as_str(), rule: rule.as_str(), subject, home_hash }
+    }
+
+    /// The parts of a key.
+    pub(crate) fn of(key: &'a [u8]) -> Option<Counter<'a>> {
+        let mut parts = std::str::from_utf8(key).ok()?.splitn(3, '\0');
+        let (space, rule, subject) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Counter { space, rule, subject, home_hash: home_hash(space, subject) })
+    }
+
+    /// What its record is found by.
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        self.home_hash ^ xxh3_64(self.rule.as_bytes())
+    }
+
+    /// Whether this is its key.
+    #[inline]
+    pub(crate) fn is(&self, key: &[u8]) -> bool {
+        let rule_at = self.space.len() + 1;
+        let rule_end = rule_at + self.rule.len();
+        // No part holds a NUL and every key holds two: where all else agrees, they stand in the gaps.
+        key.len() == rule_end + 1 + self.subject.len()
+            && key.ends_with(self.subject.as_bytes())
+            && key.starts_with(self.space.as_bytes())
+            && key.get(rule_at..rule_end) == Some(self.rule.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_its_own_parts_and_no_others() {
+        let keys: [&[u8]; 7] = [b"a\0b\0c", b"ab\0c\0", b"a\0bc\0", b"a\0b\0", b"b\0a\0c", b"a\0b\0cd", b"ab\0b\0c"];
+        for (i, one) in keys.iter().enumerate() {
+            for (j, other) in keys.iter().enumerate() {
+                let (counter, is_same) = (Counter::of(one).unwrap(), i == j);
+                assert_eq!(counter.is(other), is_same, "{one:?} {other:?}");
+                assert_eq!(counter.hash() == Counter::of(other).unwrap().hash(), is_same, "{one:?} {other:?}");
+            }
+        }
+    }
+}
