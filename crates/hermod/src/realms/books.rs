@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use hermod_client::{
     BoardRequest, Client, RealmAccount, RealmAudit, RealmBoard, RealmCommit, RealmEventPage, RealmEventsRequest, RealmOutlook, RealmStream,
-    RealmSupply, SimulateRequest,
+    RealmSupply, Retry, SimulateRequest,
 };
 
 use super::words::{arg, args, leg_text};
 use crate::noun::PageArgs;
 use crate::output::{Output, or_dash, table, verdict};
+
+/// How long an audit may take for this command; the server has a bound of its own.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(super) const SIMULATE_HELP: &str = "\
 Every run begins with what is now, and none changes anything.
@@ -123,6 +127,8 @@ pub(super) async fn audit(realm: &str, client: &Client, out: Output) -> anyhow::
     if !out.is_json() && io::stderr().is_terminal() {
         eprintln!("Computing every account and every draw of {realm} again.");
     }
+    // One that takes too long would do so again.
+    let client = client.clone().with_deadline(PATIENCE).with_try_timeout(PATIENCE).with_retry(Retry::never());
     let audit = client.realms().audit(realm).await?;
     out.answer(&audit, audited)?;
     Ok(if audit.clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
