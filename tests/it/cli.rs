@@ -3,6 +3,7 @@
 mod decks;
 mod events;
 mod queues;
+mod realm_plays;
 mod realms;
 mod workers;
 

@@ -1,4 +1,4 @@
-//! What the README and the guide to queues show is what happens.
+//! What the README and the guides show is what happens.
 
 use std::process::{Command, Output};
 
@@ -8,6 +8,7 @@ use hermod_tests::server::Hermod;
 const README: &str = include_str!("../../README.md");
 const QUEUE: &str = include_str!("../../docs/queue.md");
 const PICK: &str = include_str!("../../docs/pick.md");
+const REALM: &str = include_str!("../../docs/realm.md");
 
 /// The code blocks of one language, in order.
 fn blocks(page: &str, language: &str) -> Vec<String> {
@@ -129,6 +130,35 @@ async fn the_commands_of_a_pick_work() -> Result<()> {
         last = String::from_utf8(sh(&format!("{} -s", line.replace("localhost:7700", &address)), &[])?.stdout)?;
     }
     ensure!(last.contains(r#""status":"picked""#), "{last}");
+    Ok(())
+}
+
+/// The commands of "An economy as data", and the ones of its guide on the file that it shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_a_realm_work() -> Result<()> {
+    let hermod = Hermod::dev::<&str>([])?;
+    let binary = hermod_tests::server::hermod_binary()?;
+    let run = |line: &str| sh(&line.replacen("hermod", &binary.to_string_lossy(), 1), &[("HERMOD_SERVER", hermod.url()?)]);
+    let block = blocks(README, "sh").into_iter().find(|block| block.contains("hermod realms play")).context("the commands")?;
+    let mut codes = Vec::new();
+    for line in block.lines() {
+        let done = run(&line.replace(" examples/", " ../examples/"))?;
+        codes.push(done.status.code());
+        if let Some((_, told)) = line.split_once("# refused: ") {
+            let (told, printed) = (told.split(';').next().unwrap_or_default(), String::from_utf8(done.stdout)?);
+            ensure!(printed.trim() == format!("refused: {told}"), "{line}\n{printed}");
+        }
+    }
+    ensure!(codes == [0, 0, 0, 0, 0, 1, 0, 0].map(Some), "{codes:?}");
+
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tavern.yaml");
+    std::fs::write(&file, blocks(REALM, "yaml").into_iter().next().context("the file of the guide")?)?;
+    let block = blocks(REALM, "sh").into_iter().next().context("the commands of the guide")?;
+    for line in block.lines() {
+        let done = run(&line.replace("tavern.yaml", &file.to_string_lossy()))?;
+        ensure!(done.status.success(), "{line}\n{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    }
     Ok(())
 }
 

@@ -116,10 +116,12 @@ impl Catalog {
                 refuse_beyond(&mut write, count, "realm", REALMS_MAX).await?;
             }
             let is_same = old.as_ref().is_some_and(|old| old.body == new.body);
+            let retired = old.as_ref().map(|old| old.retiring(&new.definition)).unwrap_or_default();
+            let retired = serde_json::to_string(&retired).map_err(|fault| CatalogError::corrupt("realm", new.id.as_str(), fault))?;
             let version = old.map_or(1, |old| old.version.saturating_add(u64::from(!is_same)));
             let saved = SavedRealm { realm: new.id, version, hash: new.hash, definition: new.definition, changed };
             if !dry_run && !is_same {
-                save(&mut write, space, &saved, new.body, created).await?;
+                save(&mut write, space, &saved, (new.body, retired), created).await?;
             }
             // What is the same is only noted where somebody may ask for the answer again.
             if !dry_run && (!is_same || once.is_some()) {
@@ -169,13 +171,19 @@ impl Draft {
     }
 }
 
-async fn save(write: &mut Write<'_>, space: &SpaceId, saved: &SavedRealm, body: String, created: bool) -> Result<(), CatalogError> {
+async fn save(
+    write: &mut Write<'_>,
+    space: &SpaceId,
+    saved: &SavedRealm,
+    (body, retired): (String, String),
+    created: bool,
+) -> Result<(), CatalogError> {
     // The order of the values is that of both statements.
     let statement = match created {
-        true => "INSERT INTO realms (body, version, hash, space, id, seed) VALUES (?, ?, ?, ?, ?, ?)",
-        false => "UPDATE realms SET body = ?, version = ?, hash = ? WHERE space = ? AND id = ?",
+        true => "INSERT INTO realms (body, version, hash, retired, space, id, seed) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        false => "UPDATE realms SET body = ?, version = ?, hash = ?, retired = ? WHERE space = ? AND id = ?",
     };
-    let query = write.query(statement).bind(body).bind(sql_int(saved.version)).bind(&saved.hash);
+    let query = write.query(statement).bind(body).bind(sql_int(saved.version)).bind(&saved.hash).bind(retired);
     let mut query = query.bind(space.as_str()).bind(saved.realm.as_str());
     if created {
         query = query.bind(secret::hex(&secret::generate_seed().map_err(CatalogError::Chance)?));

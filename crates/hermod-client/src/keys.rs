@@ -98,11 +98,11 @@ pub enum Scope {
     DecksWrite,
     /// Picking messages.
     DecksPick,
-    /// Reading the definitions of realms.
+    /// Reading the definitions of realms and what their books say, and simulating plays.
     RealmsRead,
     /// Changing the definitions of realms.
     RealmsWrite,
-    /// Playing in realms, and reading what is owned there.
+    /// Playing in realms, and all else that moves something there.
     RealmsPlay,
     /// Reading events.
     EventsRead,

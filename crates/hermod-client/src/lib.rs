@@ -76,7 +76,12 @@ pub use queues::{
     Queue, QueueDraft, QueueMode, QueueOrder, QueueStats, Queues, Recipient, RecipientHead, RecipientState, RegisteredWorker, Relayed,
     Schedule, ScheduleDraft, Schedules, SettledDelivery, Webhook, Which, Worker, WorkerState, Workers,
 };
-pub use realms::{Realm, RealmSummary, Realms, SavedRealm};
+pub use realms::{
+    AlsoPlayed, AssetSupply, BoardRequest, CaptureRequest, CommitRequest, EffectMerge, HoldRequest, HoldStatus, Overflow, PlayRequest,
+    Realm, RealmAccount, RealmAnswer, RealmAudit, RealmBoard, RealmClaim, RealmCommit, RealmCondition, RealmDraw, RealmEffect, RealmEvent,
+    RealmEventPage, RealmEventsRequest, RealmHaving, RealmHold, RealmLeg, RealmNumber, RealmOutlook, RealmRank, RealmSpread, RealmStatus,
+    RealmStream, RealmSummary, RealmSupply, RealmTerms, Realms, SavedRealm, SimulateRequest,
+};
 pub use retry::Retry;
 pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};
 pub use spaces::{Space, Spaces};

@@ -1,4 +1,11 @@
-//! The realms: economies that are defined as data.
+//! The realms: economies that are defined as data, what is done in them, and what their books say.
+
+mod answer;
+mod board;
+mod books;
+mod commit;
+mod enact;
+mod play;
 
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
@@ -7,6 +14,15 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::page::{Page, PageRequest};
+
+pub use answer::{AlsoPlayed, RealmAnswer, RealmEvent, RealmOutlook, RealmSpread, RealmStatus, SimulateRequest};
+pub use board::{BoardRequest, RealmBoard, RealmRank};
+pub use books::{
+    AssetSupply, HoldStatus, RealmAccount, RealmAudit, RealmCommit, RealmDraw, RealmEventPage, RealmEventsRequest, RealmHaving, RealmHold,
+    RealmNumber, RealmStream, RealmSupply,
+};
+pub use commit::{CaptureRequest, CommitRequest, EffectMerge, HoldRequest, Overflow, RealmClaim, RealmCondition, RealmEffect, RealmLeg};
+pub use play::{PlayRequest, RealmTerms};
 
 /// The verbs of `/v1/realms`.
 ///
@@ -22,6 +38,12 @@ use crate::page::{Page, PageRequest};
 /// });
 /// let saved = client.realms().put("guild", &definition).await?;
 /// println!("version {}, changed: {:?}", saved.version, saved.changed);
+///
+/// let played = client.realms().play("guild", "daily", &hermod_client::PlayRequest::new("111")).await?;
+/// match played.retry_at {
+///     Some(at) => println!("not before {at}"),
+///     None => println!("now {:?}", played.balance("111", "coin")),
+/// }
 /// # Ok(())
 /// # }
 /// ```

@@ -71,6 +71,8 @@ pub struct App {
     hints: Arc<Hints>,
     /// When scheduled plays are due.
     pub(crate) agenda: Arc<Agenda>,
+    /// For each partition: who plays in its realms and was overtaken waits here for their turn.
+    turns: Arc<[tokio::sync::Mutex<()>]>,
     /// Counts draws: where a delivery goes that belongs nowhere, how much a pause is cut, which message comes first.
     draws: Arc<AtomicU64>,
     /// Sends deliveries to webhooks.
@@ -115,6 +117,7 @@ impl App {
         let refusals = limit::refusals_for(&engine, &clock).map(Arc::new);
         let is_elsewhere = matches!((&engine, &clock), (Engine::Redis(_), Clock::System));
         let watches = Arc::new(Watches::new(engine.partitions().count(), is_elsewhere));
+        let turns = (0..engine.partitions().count()).map(|_| tokio::sync::Mutex::default()).collect();
         App {
             engine,
             catalog,
@@ -128,6 +131,7 @@ impl App {
             replies: Arc::default(),
             hints: Arc::default(),
             agenda: Arc::default(),
+            turns,
             draws: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
             sender,
             stop: Arc::new(watch::Sender::new(false)),

@@ -78,7 +78,7 @@ pub(crate) struct TargetArgs {
     pub(crate) write: WriteArgs,
 }
 
-/// Which part of a list; all of it if neither is given.
+/// Which part of a list; of most lists all of it if neither is given.
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
     /// At most this many.
@@ -92,15 +92,17 @@ pub(crate) struct PageArgs {
 impl PageArgs {
     /// Prints the page that is wanted, or the whole list.
     pub(crate) async fn list<L: List>(&self, list: L, out: Output, rows: impl FnOnce(&[L::Item]) -> String) -> anyhow::Result<()> {
-        let page = if self.limit.is_none() && self.cursor.is_none() {
-            Page::whole(list.all().await?)
-        } else {
-            let mut request = PageRequest::default();
-            request.limit = self.limit;
-            request.cursor = self.cursor.clone();
-            list.page(&request).await?
-        };
+        let page =
+            if self.limit.is_none() && self.cursor.is_none() { Page::whole(list.all().await?) } else { list.page(&self.request()).await? };
         out.page(&page, rows)
+    }
+
+    /// The page that is wanted; the first one of the server's usual size if nothing is said.
+    pub(crate) fn request(&self) -> PageRequest {
+        let mut request = PageRequest::default();
+        request.limit = self.limit;
+        request.cursor = self.cursor.clone();
+        request
     }
 }
 

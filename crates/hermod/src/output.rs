@@ -4,6 +4,7 @@
 //! command quietly instead of with a panic.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use hermod_client::Page;
@@ -89,6 +90,12 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<I
 /// What a table shows where there is nothing.
 pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| text.to_string())
+}
+
+/// A length of time for a person, to whom two units are exact enough: `1h 1m`.
+pub(crate) fn about(span: Duration) -> String {
+    let whole = humantime::format_duration(Duration::from_secs(span.as_secs().max(1))).to_string();
+    whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// Green for yes and red for no, on a terminal that wants colours.

@@ -1,9 +1,13 @@
 //! `hermod realms`: economies that are data.
 
 mod apply;
+mod books;
+mod enact;
 mod file;
 mod form;
 mod odds;
+mod tell;
+mod words;
 
 use std::process::ExitCode;
 
@@ -16,6 +20,8 @@ use crate::file::export::{Export, ExportArgs};
 use crate::noun::{NounArgs, PageArgs};
 use crate::output::{Output, or_dash, table};
 use apply::ApplyArgs;
+use books::{BoardArgs, EventsArgs, SimulateArgs};
+use enact::{CaptureArgs, CommitArgs, EndArgs, HoldArgs, PlayArgs};
 use form::{Economy, ORDER};
 
 pub(crate) const HELP: &str = "\
@@ -23,7 +29,15 @@ Examples:
   hermod realms apply -f ajo.yaml --dry-run
   hermod realms apply -f ajo.yaml
   hermod realms get ajo
-  hermod realms export ajo -o copy.yaml";
+  hermod realms export ajo -o copy.yaml
+  hermod realms play ajo gamble --by 111 amount=all
+  hermod realms simulate ajo gamble --by 111 amount=100
+  hermod realms commit ajo --leg '@mint->111:ajo:100'
+  hermod realms hold ajo --leg '111->222:ajo:10' --in 10m
+  hermod realms account ajo 111
+  hermod realms board ajo ajo --around 111
+  hermod realms events ajo --stream currency --after 17
+  hermod realms audit ajo";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -44,6 +58,60 @@ pub(crate) enum Verb {
     /// Make a realm the one of a YAML file.
     #[command(after_help = apply::HELP)]
     Apply(ApplyArgs),
+    /// Play; exit code 1 if it is refused.
+    #[command(after_help = enact::PLAY_HELP)]
+    Play(PlayArgs),
+    /// Run a play many times on a copy, and show what it comes to.
+    #[command(after_help = books::SIMULATE_HELP)]
+    Simulate(SimulateArgs),
+    /// Move legs, all or none; exit code 1 if it is refused.
+    #[command(after_help = enact::COMMIT_HELP)]
+    Commit(CommitArgs),
+    /// Undo a commit with another one that moves the same back.
+    Revert(EndArgs),
+    /// Set legs aside until they are captured, released, or the time is over.
+    #[command(after_help = enact::HOLD_HELP)]
+    Hold(HoldArgs),
+    /// Show what became of a hold.
+    Held {
+        /// The realm's name.
+        realm: String,
+        /// The hold's id.
+        hold: String,
+    },
+    /// Take what is on hold, or part of it.
+    Capture(CaptureArgs),
+    /// Let go of what is on hold.
+    Release(EndArgs),
+    /// Show what an owner has.
+    Account {
+        /// The realm's name.
+        realm: String,
+        /// Whose.
+        owner: String,
+    },
+    /// Show who leads.
+    Board(BoardArgs),
+    /// Show the commits of a realm, the newest first.
+    Ledger {
+        /// The realm's name.
+        realm: String,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show what changed, the oldest first.
+    #[command(after_help = books::EVENTS_HELP)]
+    Events(EventsArgs),
+    /// Show what there is of each asset, and which plays brought and took it.
+    Supply {
+        /// The realm's name.
+        realm: String,
+    },
+    /// Compute every account and every draw again; exit code 1 if something is wrong.
+    Audit {
+        /// The realm's name.
+        realm: String,
+    },
 }
 
 pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
@@ -53,6 +121,20 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
         Verb::Get { id } => out.answer(&client.realms().get(id).await?, shown)?,
         Verb::Export { id, to } => export(id, to, &client, out).await?,
         Verb::Apply(apply) => return apply.run(&client, &args.client).await,
+        Verb::Play(play) => return play.run(&client, out).await,
+        Verb::Simulate(simulate) => simulate.run(&client, out).await?,
+        Verb::Commit(commit) => return commit.run(&client, out).await,
+        Verb::Revert(commit) => return commit.revert(&client, out).await,
+        Verb::Hold(hold) => return hold.run(&client, out).await,
+        Verb::Held { realm, hold } => enact::held(realm, hold, &client, out).await?,
+        Verb::Capture(hold) => return hold.run(&client, out).await,
+        Verb::Release(hold) => return hold.release(&client, out).await,
+        Verb::Account { realm, owner } => books::account(realm, owner, &client, out).await?,
+        Verb::Board(board) => board.run(&client, out).await?,
+        Verb::Ledger { realm, page } => books::ledger(realm, page, &client, out).await?,
+        Verb::Events(events) => events.run(&client, out).await?,
+        Verb::Supply { realm } => books::supply(realm, &client, out).await?,
+        Verb::Audit { realm } => return books::audit(realm, &client, out).await,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -87,7 +87,7 @@ async fn same_key_other_body_is_refused() -> Result<()> {
         let again = team.play("pay", "111", "k", json!({"to": "222", "amount": 5})).await?;
         assert_eq!((&first["replayed"], &again["replayed"], &first["commit"]), (&json!(false), &json!(true), &again["commit"]));
         let body = json!({"by": "111", "key": "k", "args": {"to": "222", "amount": 6}});
-        team.post("/v1/realms/ajo/plays/pay", &body).await?.problem(422, "idempotency_conflict", None)?;
+        team.post("/v1/realms/ajo/plays/pay", &body).await?.problem(422, "idempotency_conflict", Some("Idempotency-Key"))?;
         team.post("/v1/realms/ajo/plays/gamble", &json!({"by": "111", "key": "k", "args": {"amount": 5}})).await?.problem(
             422,
             "idempotency_conflict",
@@ -460,6 +460,7 @@ async fn drop_is_not_lost_on_crash() -> Result<()> {
     let team = caller(hermod.url()?);
     apply_ajo(&team)?;
     team.mint("111", "ajo", 100_000).await?;
+    team.mint("111", "chopsticks", 5).await?;
     let acknowledged = Arc::new(Mutex::new(Vec::<(String, u64)>::new()));
     for round in 1..=8_u64 {
         let team = caller(hermod.url()?);
@@ -471,7 +472,10 @@ async fn drop_is_not_lost_on_crash() -> Result<()> {
                 for turn in 0_u64.. {
                     let key = format!("{round}-{player}-{turn}");
                     let Ok(told) = team.play("farm", "111", &key, json!({})).await else { break };
-                    acknowledged.lock().unwrap().push((key, told["seq"].as_u64().unwrap_or(0)));
+                    // Who met too many vampires is refused.
+                    if let Some(seq) = told["seq"].as_u64() {
+                        acknowledged.lock().unwrap().push((key, seq));
+                    }
                 }
             });
         }
@@ -486,6 +490,10 @@ async fn drop_is_not_lost_on_crash() -> Result<()> {
         hermod.restart()?;
         let team = caller(hermod.url()?);
         team.audited().await?;
+        if round % 2 == 0 && round < 8 {
+            // The vampires begin anew, or they would refuse everything.
+            done(&team.play("use-chopsticks", "111", &format!("chopsticks-{round}"), json!({})).await?)?;
+        }
         // By key: each acknowledged commit is there under its number, and no key twice.
         let ledger = team.ledger().await?;
         let by_key: BTreeMap<_, _> =
@@ -494,9 +502,10 @@ async fn drop_is_not_lost_on_crash() -> Result<()> {
         for (key, seq) in acknowledged.lock().unwrap().iter() {
             ensure!(by_key.get(key.as_str()) == Some(&Some(*seq)), "round {round}: {key} was {seq}, and is {:?}", by_key.get(key.as_str()));
         }
-        // What was not acknowledged and asked for again is done once, too.
-        let again = team.play("farm", "111", &format!("{round}-0-0"), json!({})).await?;
-        assert_eq!(again["replayed"], true);
+        // What is asked for again is not done again.
+        let (key, seq) = acknowledged.lock().unwrap().last().cloned().context("something was acknowledged")?;
+        let again = team.play("farm", "111", &key, json!({})).await?;
+        assert_eq!((&again["replayed"], again["seq"].as_u64()), (&json!(true), Some(seq)));
     }
     println!("{} acknowledged plays, 8 kills, none lost", acknowledged.lock().unwrap().len());
     Ok(())

@@ -1,5 +1,6 @@
 -- Realms. body is the whole definition as JSON and hash the SHA-256 of that text; version grows with every change.
 -- seed is what draws are made of, in hex: it stays as long as the realm does, and is shown to nobody.
+-- retired is a JSON list of plays that there were: what they minted and burnt is part of the supply.
 CREATE TABLE realms (
     space TEXT NOT NULL REFERENCES spaces (space),
     id TEXT NOT NULL,
@@ -7,6 +8,7 @@ CREATE TABLE realms (
     version INTEGER NOT NULL,
     hash TEXT NOT NULL,
     seed TEXT NOT NULL,
+    retired TEXT NOT NULL,
     PRIMARY KEY (space, id)
 ) STRICT;
 

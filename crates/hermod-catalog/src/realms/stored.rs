@@ -2,10 +2,10 @@
 //!
 //! One that this version cannot read is left out, and the log says why: the others go on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use hermod_core::realm::Realm;
+use hermod_core::realm::{Definition, Realm};
 use hermod_core::{RealmId, SpaceId};
 use sqlx::any::AnyRow;
 
@@ -17,7 +17,7 @@ use crate::secret;
 use crate::snapshot::Realms;
 use crate::write::Write;
 
-const SELECT_ONE: &str = "SELECT id, body, version, hash, seed FROM realms WHERE space = ? AND id = ?";
+const SELECT_ONE: &str = "SELECT id, body, version, hash, seed, retired FROM realms WHERE space = ? AND id = ?";
 
 /// A row.
 pub(super) struct Stored {
@@ -27,12 +27,25 @@ pub(super) struct Stored {
     pub(super) hash: String,
     /// In hex.
     seed: String,
+    /// A JSON list of plays that there were.
+    retired: String,
 }
 
 impl Stored {
     fn from_row(row: &AnyRow) -> Result<Stored, CatalogError> {
         let column = |name| text(row, name);
-        Ok(Stored { id: column("id")?, body: column("body")?, version: int(row, "version")?, hash: column("hash")?, seed: column("seed")? })
+        let (id, body, hash) = (column("id")?, column("body")?, column("hash")?);
+        Ok(Stored { id, body, version: int(row, "version")?, hash, seed: column("seed")?, retired: column("retired")? })
+    }
+
+    /// The plays that there were before the one that is `new`, and are not in it.
+    pub(super) fn retiring(&self, new: &Definition) -> BTreeSet<String> {
+        // What cannot be read any more has no names to keep.
+        let mut names: BTreeSet<String> = serde_json::from_str(&self.retired).unwrap_or_default();
+        let body: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
+        names.extend(body["plays"].as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+        names.retain(|name| !new.plays.keys().any(|play| play.as_str() == name));
+        names
     }
 
     /// The realm, ready to be played: `known` if it is the same. `None` if it cannot be played, which the log explains.
@@ -58,7 +71,10 @@ impl Stored {
         let id = RealmId::new(&self.id).map_err(|fault| ("realm".to_owned(), fault.reason))?;
         let seed = secret::unhex(&self.seed).ok_or_else(|| ("seed".to_owned(), "is not 32 bytes in hex".to_owned()))?;
         let definition = serde_json::from_str(&self.body).map_err(|fault| ("definition".to_owned(), fault.to_string()))?;
-        Realm::new(id, Arc::new(definition), self.version, seed).map_err(|faults| {
+        let retired: Vec<Arc<str>> =
+            serde_json::from_str::<Vec<String>>(&self.retired).unwrap_or_default().into_iter().map(Arc::from).collect();
+        let realm = Realm::new(id, Arc::new(definition), self.version, seed).map(|realm| Realm { retired, ..realm });
+        realm.map_err(|faults| {
             let first = faults.into_iter().next();
             first.map_or_else(|| ("definition".to_owned(), "is refused".to_owned()), |fault| (fault.path, fault.reason))
         })
@@ -88,7 +104,7 @@ pub(crate) async fn read_all(
     database: &Database,
     known: &HashMap<SpaceId, Arc<Realms>>,
 ) -> Result<HashMap<SpaceId, Arc<Realms>>, CatalogError> {
-    let rows = database.query("SELECT space, id, body, version, hash, seed FROM realms").fetch_all(database.pool()).await?;
+    let rows = database.query("SELECT space, id, body, version, hash, seed, retired FROM realms").fetch_all(database.pool()).await?;
     let mut spaces: HashMap<SpaceId, Realms> = HashMap::new();
     for row in &rows {
         let (space, stored) = (space_of(row)?, Stored::from_row(row)?);

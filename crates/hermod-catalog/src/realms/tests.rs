@@ -24,7 +24,7 @@ async fn a_space_has_a_thousand_realms_at_most() {
     let put = async |name: &str, dry_run| catalog.put_realm(&space, id(name), definition(PLAIN), dry_run, None).await;
     put("r0", false).await.unwrap();
     let more = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998) \
-                INSERT INTO realms SELECT space, 'r' || i, body, version, hash, seed FROM realms, n WHERE id = 'r0'";
+                INSERT INTO realms SELECT space, 'r' || i, body, version, hash, seed, retired FROM realms, n WHERE id = 'r0'";
     run(&catalog, more).await;
     put("last", false).await.unwrap();
     for dry_run in [true, false] {

@@ -5,6 +5,7 @@
 mod canned;
 mod limit;
 mod queues;
+mod realms;
 mod workers;
 
 use std::time::{Duration, Instant};

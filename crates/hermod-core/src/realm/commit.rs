@@ -247,6 +247,9 @@ impl Commit {
 
     fn hold(run: &mut Run<'_>, number: u64, until: Due, legs: &[Leg]) -> Result<(), Stop> {
         let name = Hold::mark(number);
+        if until.from(run.now) <= run.now {
+            return Err(Stop::Refused(Refusal::new("time")));
+        }
         let mut held = BTreeMap::<Account, i64>::new();
         for leg in legs {
             if run.realm.asset(&leg.asset).is_none() || !is_owner(&leg.from) || !(1..=AMOUNT_MAX).contains(&leg.qty) {

@@ -32,6 +32,8 @@ pub struct Realm {
     pub version: u64,
     /// What draws are made of. It is never shown.
     pub seed: [u8; 32],
+    /// The plays that there were: what they minted and burnt is part of the supply.
+    pub retired: Vec<Arc<str>>,
     pub(crate) plays: BTreeMap<Arc<str>, Played>,
     pub(crate) timers: BTreeMap<Arc<str>, Clockwork>,
     /// By the type of the event: plays, and when they run.
@@ -49,7 +51,7 @@ impl Realm {
     /// Reads every formula of a definition; or all that is wrong with it.
     pub fn new(id: RealmId, definition: Arc<Definition>, version: u64, seed: [u8; 32]) -> Result<Realm, Vec<Fault>> {
         let (plays, timers, rules) = reading::read(&definition)?;
-        Ok(Realm { id, definition, version, seed, plays, timers, rules })
+        Ok(Realm { id, definition, version, seed, retired: Vec::new(), plays, timers, rules })
     }
 
     /// An asset.

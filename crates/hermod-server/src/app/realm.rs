@@ -36,6 +36,8 @@ pub use views::{AccountAnswer, Audit, LedgerFrom, MarkAnswer, SupplyAnswer};
 
 /// So often a plan is made anew. Each turn somebody else changed what it was made from.
 const TURNS: usize = 64;
+/// So often it is tried among all others: the first time may only be a look.
+const OVERTAKEN: usize = 3;
 /// So often, and this long each time, an older definition waits for the newer one.
 const WAITS: usize = 40;
 const WAIT: Duration = Duration::from_millis(50);
@@ -194,7 +196,14 @@ impl App {
         let is_at_hand = matches!(self.engine, Engine::Embedded(_));
         let (mut known, mut now, mut waits) = (Known::default(), self.clock.now(), 0);
         let mut realm = self.realm_of(space, id)?;
-        for _ in 0..TURNS {
+        let mut queue = None;
+        for turn in 0..TURNS {
+            // Who is overtaken again queues with the others of this server: so there are few who overtake each other.
+            if turn == OVERTAKEN
+                && let Some(turns) = self.turns.get(usize::from(place.partition))
+            {
+                queue = Some(turns.lock().await);
+            }
             let maker = plans(Arc::clone(&realm));
             let plan = match maker.planned(&known, now) {
                 Planned::Plan(plan) => Arc::from(plan),
@@ -259,6 +268,7 @@ impl App {
                 Applied::Gone => return Err(Problem::new(Code::Gone, "It was done before.")),
             }
         }
+        drop(queue);
         Err(Problem::new(Code::Overloaded, "Too much changes at once in this realm; nothing was done. Ask again."))
     }
 

@@ -63,6 +63,9 @@ impl Gate {
 
 /// Who waits for deliveries is no load: no place is taken, and the wait comes on top of the time-out.
 const PATIENT: &str = "/v1/queues/{queue}/claim";
+/// What reads a whole ledger takes as long as that is.
+const LONG: &str = "/v1/realms/{realm}/audit";
+const LONG_MAX: Duration = Duration::from_secs(600);
 
 /// A place among the requests under way; given back when dropped.
 struct Place {
@@ -71,18 +74,26 @@ struct Place {
     is_beyond: bool,
     /// None was taken.
     is_patient: bool,
+    /// It may take longer by this much.
+    longer: Duration,
 }
 
 impl Place {
-    fn take(shell: Arc<Shell>, is_patient: bool) -> Place {
+    fn take(shell: Arc<Shell>, route: &str) -> Place {
+        let is_patient = route == PATIENT;
+        let longer = match route {
+            PATIENT => WAIT_MAX,
+            LONG => LONG_MAX,
+            _ => Duration::ZERO,
+        };
         let before = if is_patient { 0 } else { shell.gate.in_flight.fetch_add(1, Ordering::Relaxed) };
         let is_beyond = before >= shell.gate.in_flight_max;
-        Place { shell, is_beyond, is_patient }
+        Place { shell, is_beyond, is_patient, longer }
     }
 
     /// How long a request may take.
     fn timeout(&self) -> Duration {
-        self.shell.request_timeout + if self.is_patient { WAIT_MAX } else { Duration::ZERO }
+        self.shell.request_timeout + self.longer
     }
 }
 
@@ -132,7 +143,7 @@ where
         let request = request.map(lingering);
         let route = request.extensions().get::<MatchedPath>().cloned();
         let name = route.as_ref().map_or("", MatchedPath::as_str);
-        let place = Place::take(Arc::clone(&self.shell), name == PATIENT);
+        let place = Place::take(Arc::clone(&self.shell), name);
         // Whoever asks whether the server lives must not be told that it is busy.
         let future = if place.is_beyond && name.starts_with("/v1") {
             None

@@ -43,7 +43,7 @@ pub(crate) struct PlayBody {
     args: BTreeMap<String, Value>,
     #[serde(flatten)]
     keyed: Keyed,
-    /// Shows what moved and the version of the realm, too.
+    /// Shows what moved, too.
     #[serde(default)]
     explain: bool,
 }
@@ -550,7 +550,13 @@ pub(crate) async fn hold(
             let span = span(Some(text))?.filter(|span| *span > Micros::ZERO && *span <= HOLD_MAX);
             Due::In(span.ok_or_else(|| Invalid::new("in", "must be a duration such as \"10m\", of at most 30 days"))?)
         }
-        (None, Some(text)) => Due::At(read_time("at", text)?),
+        (None, Some(text)) => {
+            let at = read_time("at", text)?;
+            if at.since(shell.app.clock.now()) > HOLD_MAX {
+                return Err(Invalid::new("at", "must be within 30 days").into());
+            }
+            Due::At(at)
+        }
         _ => return Err(Problem::new(Code::InvalidField, "A hold needs either in or at.").in_field("in")),
     };
     // The same request makes the same hold.

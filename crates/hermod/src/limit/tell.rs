@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use hermod_client::{Checked, Considered, Forgotten, Leased, OnExpiry, Reserved, Ruled, SettleOutcome, Settled, Time};
 
-use crate::output::{or_dash, table, verdict};
+use crate::output::{about, or_dash, table, verdict};
 
 /// The answer to a check.
 pub(super) fn checked(checked: &Checked, cost: u64, is_peek: bool) -> String {
@@ -123,9 +123,7 @@ fn replayed(is_replayed: bool) -> &'static str {
 /// How far away a time is; nothing if the clock has passed it already.
 fn distance(at: Time, now: SystemTime) -> String {
     let Ok(wait) = at.to_system_time().duration_since(now) else { return String::new() };
-    let wait = humantime::format_duration(Duration::from_secs(wait.as_secs().max(1))).to_string();
-    // Two units are exact enough for a person.
-    format!(" (in about {})", wait.split(' ').take(2).collect::<Vec<_>>().join(" "))
+    format!(" (in about {})", about(wait))
 }
 
 fn rows(rules: &[Ruled]) -> String {

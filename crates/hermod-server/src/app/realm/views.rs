@@ -281,7 +281,7 @@ fn post(entry: &Entry, books: &mut HashMap<Account, i64>) {
 /// Whatever mints and burns: plays, and commits of other kinds.
 fn sources(realm: &Realm) -> Vec<Arc<str>> {
     let plays = realm.definition.plays.keys().map(|play| play.as_str().into());
-    plays.chain(["commit".into(), "capture".into(), "revert".into()]).collect()
+    plays.chain(realm.retired.iter().cloned()).chain(["commit".into(), "capture".into(), "revert".into()]).collect()
 }
 
 fn account(asset: &str, owner: &Arc<str>) -> Account {
