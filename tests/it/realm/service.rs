@@ -91,7 +91,7 @@ async fn same_key_other_body_is_refused() -> Result<()> {
         team.post("/v1/realms/ajo/plays/gamble", &json!({"by": "111", "key": "k", "args": {"amount": 5}})).await?.problem(
             422,
             "idempotency_conflict",
-            None,
+            Some("Idempotency-Key"),
         )?;
         // A refusal is an answer too, and stays one: what changed since is for another key.
         refused(&team.play("pay", "111", "r", json!({"to": "222", "amount": 500})).await?, "funds")?;

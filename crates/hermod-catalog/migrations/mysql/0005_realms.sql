@@ -8,7 +8,7 @@ CREATE TABLE realms (
     version BIGINT NOT NULL,
     hash VARBINARY(64) NOT NULL,
     seed VARBINARY(64) NOT NULL,
-    retired MEDIUMTEXT NOT NULL,
+    retired MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     PRIMARY KEY (space, id),
     CONSTRAINT realms_space FOREIGN KEY (space) REFERENCES spaces (space)
 ) ENGINE = InnoDB;

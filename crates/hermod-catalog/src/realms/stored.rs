@@ -71,9 +71,11 @@ impl Stored {
         let id = RealmId::new(&self.id).map_err(|fault| ("realm".to_owned(), fault.reason))?;
         let seed = secret::unhex(&self.seed).ok_or_else(|| ("seed".to_owned(), "is not 32 bytes in hex".to_owned()))?;
         let definition = serde_json::from_str(&self.body).map_err(|fault| ("definition".to_owned(), fault.to_string()))?;
-        let retired: Vec<Arc<str>> =
-            serde_json::from_str::<Vec<String>>(&self.retired).unwrap_or_default().into_iter().map(Arc::from).collect();
-        let realm = Realm::new(id, Arc::new(definition), self.version, seed).map(|realm| Realm { retired, ..realm });
+        let retired = serde_json::from_str::<Vec<String>>(&self.retired).unwrap_or_default();
+        let mut realm = Realm::new(id, Arc::new(definition), self.version, seed);
+        if let Ok(realm) = &mut realm {
+            realm.retired = retired.into_iter().map(Arc::from).collect();
+        }
         realm.map_err(|faults| {
             let first = faults.into_iter().next();
             first.map_or_else(|| ("definition".to_owned(), "is refused".to_owned()), |fault| (fault.path, fault.reason))

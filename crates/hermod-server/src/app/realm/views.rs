@@ -200,59 +200,83 @@ impl App {
     pub async fn audit(&self, caller: &Caller, id: &RealmId) -> Result<Audit, Problem> {
         caller.need(Scope::RealmsRead)?;
         let realm = self.realm_of(&caller.space, id)?;
-        let (mut audit, mut books, mut after) = (Audit::default(), HashMap::<Account, i64>::new(), 0);
-        self.replay(&caller.space, &realm, &mut after, &mut books, &mut audit).await?;
-        let mut sums = BTreeMap::<Arc<str>, i64>::new();
-        books.iter().for_each(|(account, value)| *sums.entry(Arc::clone(&account.asset)).or_default() += value);
-        audit.unbalanced = sums.into_iter().filter(|(_, sum)| *sum != 0).collect();
-        let mut unlike: Vec<Account> = books.keys().cloned().collect();
-        audit.accounts = unlike.len();
-        // What is committed meanwhile changes both: who differs is looked at again after it was read.
-        for _ in 0..8 {
-            let mut still = Vec::new();
-            for part in unlike.chunks(LOOK_MAX) {
-                let mut known = Known::default();
-                self.look_up(&caller.space, id, part.iter().cloned().map(Missing::Account).collect(), &mut known).await?;
-                self.replay(&caller.space, &realm, &mut after, &mut books, &mut audit).await?;
-                let differs = |account: &&Account| known.balance(account).value != books.get(account).copied().unwrap_or(0);
-                let differing = part.iter().filter(differs);
-                still.extend(differing.map(|account| (account.clone(), known.balance(account).value)));
-            }
-            unlike = still.iter().map(|(account, _)| account.clone()).collect();
-            audit.wrong =
-                still.into_iter().map(|(account, says)| (account.clone(), books.get(&account).copied().unwrap_or(0), says)).collect();
-            if unlike.is_empty() {
-                break;
+        let mut replay = Replay::default();
+        self.replay(&caller.space, &realm, &mut replay).await?;
+        let accounts: Vec<Account> = replay.books.keys().cloned().collect();
+        for part in accounts.chunks(LOOK_MAX) {
+            // What is committed meanwhile changes both. So the ledger is read before and after, and an account must say what it
+            // says at some point in between.
+            self.replay(&caller.space, &realm, &mut replay).await?;
+            replay.meanwhile.clear();
+            let before: Vec<i64> = part.iter().map(|account| replay.value(account)).collect();
+            let mut known = Known::default();
+            self.look_up(&caller.space, id, part.iter().cloned().map(Missing::Account).collect(), &mut known).await?;
+            self.replay(&caller.space, &realm, &mut replay).await?;
+            for (account, before) in part.iter().zip(before) {
+                let says = known.balance(account).value;
+                let then = replay.meanwhile.get(account).map(Vec::as_slice).unwrap_or_default();
+                if says != before && !then.contains(&says) {
+                    replay.audit.wrong.push((account.clone(), before, says));
+                }
             }
         }
+        let mut sums = BTreeMap::<Arc<str>, i64>::new();
+        replay.books.iter().for_each(|(account, value)| *sums.entry(Arc::clone(&account.asset)).or_default() += value);
+        let mut audit = replay.audit;
+        audit.unbalanced = sums.into_iter().filter(|(_, sum)| *sum != 0).collect();
+        audit.accounts = replay.books.len();
         Ok(audit)
     }
 
-    /// Takes in what the ledger has after `after`.
-    async fn replay(
-        &self,
-        space: &SpaceId,
-        realm: &Realm,
-        after: &mut u64,
-        books: &mut HashMap<Account, i64>,
-        audit: &mut Audit,
-    ) -> Result<(), Problem> {
+    /// Takes in what the ledger has gained.
+    async fn replay(&self, space: &SpaceId, realm: &Realm, replay: &mut Replay) -> Result<(), Problem> {
         loop {
-            let commits = self.commits(space, &realm.id, *after, LEDGER_MAX).await?;
+            let commits = self.commits(space, &realm.id, replay.after, LEDGER_MAX).await?;
             if commits.entries.is_empty() {
                 return Ok(());
             }
-            for (seq, _, entry) in commits.entries {
-                *after = seq;
-                audit.commits += 1;
-                post(&entry, books);
-                for drawn in entry.draws {
-                    audit.draws += 1;
-                    if chance::draw(&realm.seed, &entry.key, &drawn.name, drawn.from, drawn.to) != drawn.value {
-                        audit.wrong_draws.push((seq, drawn));
-                    }
-                }
+            commits.entries.iter().for_each(|(seq, _, entry)| replay.take_in(realm, *seq, entry));
+        }
+    }
+}
+
+/// The books as the ledger makes them.
+#[derive(Debug, Default)]
+struct Replay {
+    /// The last commit that was taken in.
+    after: u64,
+    books: HashMap<Account, i64>,
+    /// What accounts said since that was last forgotten.
+    meanwhile: HashMap<Account, Vec<i64>>,
+    audit: Audit,
+}
+
+impl Replay {
+    fn value(&self, account: &Account) -> i64 {
+        self.books.get(account).copied().unwrap_or(0)
+    }
+
+    fn take_in(&mut self, realm: &Realm, seq: u64, entry: &Entry) {
+        self.after = seq;
+        self.audit.commits += 1;
+        for drawn in &entry.draws {
+            self.audit.draws += 1;
+            if chance::draw(&realm.seed, &entry.key, &drawn.name, drawn.from, drawn.to) != drawn.value {
+                self.audit.wrong_draws.push((seq, drawn.clone()));
             }
+        }
+        // A hold moves nothing yet.
+        if matches!(entry.what, What::Hold | What::Release) {
+            return;
+        }
+        let sides = entry.legs.iter().flat_map(|leg| [(&leg.from, -leg.qty, &leg.asset), (&leg.to, leg.qty, &leg.asset)]);
+        for (owner, delta, asset) in sides.clone() {
+            *self.books.entry(account(asset, owner)).or_default() += delta;
+        }
+        for (owner, _, asset) in sides {
+            let account = account(asset, owner);
+            let value = self.value(&account);
+            self.meanwhile.entry(account).or_default().push(value);
         }
     }
 }
@@ -264,18 +288,6 @@ pub enum LedgerFrom {
     Before(u64),
     /// The oldest first.
     After(u64),
-}
-
-/// What a commit does to accounts.
-fn post(entry: &Entry, books: &mut HashMap<Account, i64>) {
-    if matches!(entry.what, What::Hold | What::Release) {
-        return;
-    }
-    for leg in &entry.legs {
-        for (owner, delta) in [(&leg.from, -leg.qty), (&leg.to, leg.qty)] {
-            *books.entry(account(&leg.asset, owner)).or_default() += delta;
-        }
-    }
 }
 
 /// Whatever mints and burns: plays, and commits of other kinds.
