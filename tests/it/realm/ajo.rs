@@ -274,7 +274,7 @@ async fn a_shot_burns_all_there_is() -> Result<()> {
         refused(&team.play("shot", "222", "s3", args.clone()).await?, "err")?;
         // With one, all of it; and a game that nobody ends does by itself.
         let key = team.key_for("roulette", "111", args.clone(), |would| would["draws"]["roulette.chamber"] == 1).await?;
-        done(&team.play("roulette", "111", &format!("{key}"), args.clone()).await?)?;
+        done(&team.play("roulette", "111", &key, args.clone()).await?)?;
         let told = team.play("shot", "222", "s4", args.clone()).await?;
         assert_eq!((&told["return"]["burnt"], team.has("222", "ajo").await?), (&json!(77), 0));
         let made = team.play("roulette", "111", "own-id", json!({})).await?;

@@ -40,7 +40,7 @@ fn posting(draws: &mut Draws, books: &Books, account: Account, holds: &[u64], no
         let off = i64::from(draws.chance(6));
         one.expect = Some((is.value + off, is.held + i64::from(draws.chance(3))));
     }
-    one.delta = i64::try_from(draws.one_of(&[0, 1, 1, 2, 5, 20, 100])).unwrap() * if draws.chance(50) { -1 } else { 1 };
+    one.delta = draws.one_of(&[0_i64, 1, 1, 2, 5, 20, 100]) * if draws.chance(50) { -1 } else { 1 };
     if draws.chance(1) {
         one.delta = if draws.chance(50) { AMOUNT_MAX } else { -AMOUNT_MAX };
     }

@@ -119,7 +119,7 @@ impl Books {
         }
         self.version = self.version.max(plan.version);
         self.ledger.push((now, plan.entry.clone()));
-        let seq = u64::try_from(self.ledger.len()).unwrap();
+        let seq = u64::try_from(self.ledger.len()).expect("a ledger is short");
         let balances = plan.postings.iter().map(|one| (one.account.clone(), self.post(one, seq, now))).collect();
         for one in &plan.markings {
             match &one.then {
@@ -194,7 +194,7 @@ impl Books {
         let of = self.rows.iter().filter(|((of, _), row)| of == asset && row.board && row.value > 0);
         let mut rows: Vec<_> = of.map(|((_, owner), row)| (-row.value, row.since, std::cmp::Reverse(owner.as_bytes()))).collect();
         rows.sort();
-        let number = |length: usize| u64::try_from(length).unwrap();
+        let number = |length: usize| u64::try_from(length).expect("a board is short");
         let rank = around.map(|owner| rows.iter().position(|(.., other)| other.0 == owner.as_bytes()));
         let first = match rank {
             Some(None) => return Ranked { total: number(rows.len()), rank: None, first: 1, rows: Vec::new() },
@@ -202,7 +202,7 @@ impl Books {
             None => from,
         };
         let shown = rows.iter().skip(first).take(limit);
-        let shown = shown.map(|(value, _, owner)| (String::from_utf8(owner.0.to_vec()).unwrap().into(), -value)).collect();
+        let shown = shown.map(|(value, _, owner)| (String::from_utf8_lossy(owner.0).as_ref().into(), -value)).collect();
         Ranked { total: number(rows.len()), rank: rank.flatten().map(|rank| number(rank) + 1), first: number(first) + 1, rows: shown }
     }
 }

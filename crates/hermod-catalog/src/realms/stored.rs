@@ -43,7 +43,7 @@ impl Stored {
         // What cannot be read any more has no names to keep.
         let mut names: BTreeSet<String> = serde_json::from_str(&self.retired).unwrap_or_default();
         let body: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
-        names.extend(body["plays"].as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+        names.extend(body.get("plays").and_then(serde_json::Value::as_object).into_iter().flatten().map(|(name, _)| name.clone()));
         names.retain(|name| !new.plays.keys().any(|play| play.as_str() == name));
         names
     }

@@ -31,9 +31,9 @@ pub(crate) struct OddsDocument {
     plays: BTreeMap<String, OutlookDocument>,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a percentage is no whole number, and is told to people")]
 fn document(odds: &Odds) -> OddsDocument {
-    let drops = |drops: &BTreeMap<Arc<str>, u64>| drops.iter().map(|(asset, part)| (asset.to_string(), *part as f64 / 10_000.0)).collect();
+    let drops =
+        |drops: &BTreeMap<Arc<str>, u32>| drops.iter().map(|(asset, part)| (asset.to_string(), f64::from(*part) / 10_000.0)).collect();
     let tables = odds.tables.iter().map(|(name, table)| (name.to_string(), drops(table)));
     OddsDocument { tables: tables.collect(), plays: odds.plays.iter().map(|(play, one)| (play.to_string(), outlook(one))).collect() }
 }

@@ -323,7 +323,7 @@ fn datum(datum: &Datum) -> Value {
 
 fn refusal(refusal: &Refusal) -> (Option<Time>, Option<Value>) {
     let with: Map<_, _> = refusal.with.iter().map(|(name, value)| (name.to_string(), datum(value))).collect();
-    (refusal.retry_at.map(Time), (!with.is_empty()).then(|| Value::Object(with)))
+    (refusal.retry_at.map(Time), (!with.is_empty()).then_some(Value::Object(with)))
 }
 
 fn document(realm: &Realm, done: &RealmAnswer, explain: bool, is_dry: bool) -> RealmDocument {
@@ -660,12 +660,18 @@ pub(crate) struct SpreadDocument {
     max: i64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an average is no whole number, and is told to people")]
+/// To the hundredth: an average is told to people.
+fn mean(sum: i128, runs: u64) -> f64 {
+    let hundredths = sum * 100 / i128::from(runs.max(1));
+    let (sign, hundredths) = (if hundredths < 0 { "-" } else { "" }, hundredths.unsigned_abs());
+    format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100).parse().unwrap_or(0.0)
+}
+
 pub(super) fn outlook(outlook: &Outlook) -> OutlookDocument {
     let runs = outlook.runs;
     let gains = outlook.gains.iter().map(|(asset, spread)| {
         let document = SpreadDocument {
-            mean: spread.sum as f64 / runs.max(1) as f64,
+            mean: mean(spread.sum, runs),
             min: spread.counts.first_key_value().map_or(0, |(value, _)| *value),
             p50: spread.percentile(50, runs),
             p90: spread.percentile(90, runs),

@@ -1,34 +1,38 @@
 //! What a realm's tables and plays give, for whoever writes its file.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use hermod_client::RealmOutlook;
+use serde::Deserialize;
 
 use super::form::Economy;
 use crate::output::{Output, table};
 use crate::server::realm_odds;
 
-/// Prints the odds of a definition: of its tables, and what each play that draws is worth.
+/// What a definition gives: of each table how likely each asset is, in percent, and what each play that draws comes to.
+#[derive(Debug, Deserialize)]
+struct Odds {
+    tables: BTreeMap<String, BTreeMap<String, f64>>,
+    plays: BTreeMap<String, RealmOutlook>,
+}
+
+/// Prints the odds of a definition.
 pub(super) fn print(economy: &Economy) -> anyhow::Result<()> {
     let odds = realm_odds(&economy.realm, economy.definition.to_string().as_bytes()).map_err(|problem| anyhow::anyhow!(problem.detail))?;
-    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let mut rows = Vec::new();
-    for (name, drops) in fields(&odds["tables"]) {
-        let drops = fields(&drops);
-        let drops = drops.iter().map(|(asset, percent)| format!("{asset} {percent} %")).collect::<Vec<_>>().join(", ");
-        rows.push([format!("table {name}"), drops]);
+    let odds: Odds = serde_json::from_value(odds)?;
+    let tables = odds.tables.iter().map(|(name, drops)| {
+        let drops: Vec<_> = drops.iter().map(|(asset, percent)| format!("{asset} {percent} %")).collect();
+        [format!("table {name}"), drops.join(", ")]
+    });
+    let plays = odds.plays.iter().map(|(name, outlook)| {
+        let gains = outlook.gains.iter();
+        let gains = gains.map(|(asset, is)| format!("{asset} {:+.2} on average, from {} to {}", is.mean, is.min, is.max));
+        let refused = outlook.refused.iter().map(|(code, many)| format!("{many} of {} refused as {code}", outlook.runs));
+        [format!("play {name}"), gains.chain(refused).collect::<Vec<_>>().join("; ")]
+    });
+    let rows: Vec<_> = tables.chain(plays).collect();
+    if rows.is_empty() {
+        return Ok(());
     }
-    for (play, outlook) in fields(&odds["plays"]) {
-        let gains = fields(&outlook["gains"]);
-        let number = |spread: &Value, field: &str| spread[field].as_f64().unwrap_or(0.0);
-        let gain = |asset: &str, spread: &Value| {
-            format!("{asset} {:+.2} on average, from {} to {}", number(spread, "mean"), number(spread, "min"), number(spread, "max"))
-        };
-        let refused = fields(&outlook["refused"]);
-        let refused = refused.iter().map(|(code, many)| format!("{many} of {} refused as {code}", outlook["runs"]));
-        let told: Vec<_> = gains.iter().map(|(asset, spread)| gain(asset, spread)).chain(refused).collect();
-        rows.push([format!("play {play}"), told.join("; ")]);
-    }
-    if !rows.is_empty() {
-        Output::new(false).text(&table(["odds of", "what it gives, to somebody who has plenty"], rows))?;
-    }
-    Ok(())
+    Output::new(false).text(&table(["ODDS OF", "WHAT IT GIVES, TO SOMEBODY WHO HAS PLENTY"], rows))
 }

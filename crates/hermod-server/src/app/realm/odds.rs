@@ -18,7 +18,7 @@ const HAS: i64 = 1_000;
 #[derive(Clone, Debug, Default)]
 pub struct Odds {
     /// Of each table, how likely each asset is, in millionths; the rest is nothing.
-    pub tables: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
+    pub tables: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u32>>,
     /// What each play that draws comes to, tried with its `sample` by somebody who has plenty of everything.
     pub plays: BTreeMap<Arc<str>, Outlook>,
 }
@@ -43,7 +43,7 @@ impl Books for Plenty<'_> {
 pub(crate) fn odds(realm: &Arc<Realm>, now: Micros) -> Odds {
     let mut odds = Odds::default();
     for (name, table) in &realm.definition.tables {
-        let part = |weight: u64| u64::try_from(u128::from(weight) * 1_000_000 / u128::from(table.of.max(1))).unwrap_or(u64::MAX);
+        let part = |weight: u64| u32::try_from(u128::from(weight) * 1_000_000 / u128::from(table.of.max(1))).unwrap_or(u32::MAX);
         let drops = table.drops.iter().map(|(asset, weight)| (asset.as_str().into(), part(*weight))).collect();
         odds.tables.insert(name.as_str().into(), drops);
     }
