@@ -1,4 +1,5 @@
-//! Hermod beside its rivals, as ratios in one run: `cargo xtask bench limit`, `cargo xtask bench pick`, `cargo xtask bench queue`.
+//! Hermod beside its rivals, as ratios in one run: `cargo xtask bench limit`, `cargo xtask bench pick`, `cargo xtask bench queue`,
+//! `cargo xtask bench realm`.
 //!
 //! Absolute numbers depend on the machine; a ratio of two things measured in turns, in one run, with
 //! the same load, much less so. Every round measures both sides; the median of the ratios counts.
@@ -13,12 +14,14 @@ mod load;
 mod pick;
 mod queue;
 mod ratio;
+mod realm;
 mod redis;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "say what to measure: limit, pick or queue, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
-                     queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route, queue-sticky-takeover (the last two: queue --sticky)";
+const USAGE: &str = "say what to measure: limit, pick, queue or realm, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
+                     queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route, queue-sticky-takeover (the last two: queue --sticky), \
+                     realm-postgres, realm-redis, realm-hot, realm-board";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +39,8 @@ fn main() -> Result<()> {
         Some("limit-http") => runtime.block_on(http::run()),
         Some("limit-redis") => runtime.block_on(redis::run()),
         Some("limit-durable") => runtime.block_on(durable::run()),
+        Some("realm") => runtime.block_on(realm::run()),
+        Some(part) if part.starts_with("realm-") => runtime.block_on(realm::run_part(part)).unwrap_or_else(|| bail!("{USAGE}")),
         Some("pick") => runtime.block_on(pick::run()),
         // What the HTTP bench starts as its rival, in a process of its own.
         Some("bare") => runtime.block_on(bare::serve()),

@@ -35,7 +35,16 @@ pub(super) fn fresh(name: &str) -> Result<TempDir> {
 /// A fresh folder that belongs to nobody, for a server that refuses to run as root. If the tests do
 /// not run as root the folder stays theirs, as then the server runs as the same user.
 pub(super) fn fresh_for_nobody(name: &str) -> Result<TempDir> {
-    let folder = fresh(name)?;
+    given_to_nobody(fresh(name)?)
+}
+
+/// The same in a folder of the caller's choice, for what must be on a certain disk.
+pub(super) fn for_nobody_in(parent: &Path, name: &str) -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(parent);
+    given_to_nobody(folder.with_context(|| format!("a folder for {name}"))?)
+}
+
+fn given_to_nobody(folder: TempDir) -> Result<TempDir> {
     if procfs::user() == 0 {
         chown(folder.path(), Some(NOBODY), Some(NOBODY)).with_context(|| format!("giving {} away", folder.path().display()))?;
     }

@@ -1,8 +1,10 @@
 //! One PostgreSQL server.
 //!
 //! It does not wait for the disk (`fsync=off`): the machine does not lose power in a test, and a killed
-//! process loses nothing it gave to the kernel. So what was committed survives [`Postgres::stop`].
+//! process loses nothing it gave to the kernel. So what was committed survives [`Postgres::stop`]. Only
+//! [`Postgres::start_durable`] waits for it.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -27,13 +29,24 @@ pub struct Postgres {
 impl Postgres {
     /// Makes a new server and waits until it answers.
     pub fn start() -> Result<Postgres> {
-        let folder = folder::fresh_for_nobody("postgres")?;
+        Postgres::launch(folder::fresh_for_nobody("postgres")?, &["-c", "fsync=off", "-c", "shared_buffers=32MB"])
+    }
+
+    /// Makes a new server in a folder of `parent` that waits for the disk with every commit, with the memory and the log of a
+    /// server that is there to be fast.
+    pub fn start_durable(parent: &Path) -> Result<Postgres> {
+        let memory = ["-c", "shared_buffers=512MB", "-c", "max_wal_size=4GB", "-c", "checkpoint_timeout=30min"];
+        let disk = ["-c", "fsync=on", "-c", "synchronous_commit=on"];
+        Postgres::launch(folder::for_nobody_in(parent, "postgres")?, &[disk.as_slice(), &memory].concat())
+    }
+
+    fn launch(folder: TempDir, settings: &[&str]) -> Result<Postgres> {
         let initdb = Program::new("initdb", folder.path())?.as_nobody();
         let initdb = initdb.args(["-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8"]);
         initdb.args(["--no-sync", "--no-locale", "--no-instructions"]).run(PATIENCE)?;
         let launched = port::with_free_ports(|| {
             let port = port::free_port()?;
-            let program = server(&folder, port)?;
+            let program = server(&folder, port, settings)?;
             let mut process = program.start()?;
             until_ready(&mut process, port)?;
             Ok((port, program, process))
@@ -99,10 +112,10 @@ pub(super) fn is_plain(name: &str) -> bool {
 }
 
 /// The server itself rather than `pg_ctl`, which would put it out of reach of the death signal.
-fn server(folder: &TempDir, port: u16) -> Result<Program> {
+fn server(folder: &TempDir, port: u16, settings: &[&str]) -> Result<Program> {
     let program = Program::new("postgres", folder.path())?.as_nobody();
     let program = program.args(["-D", "data", "-h", "127.0.0.1", "-p", &port.to_string(), "-k", ""]);
-    Ok(program.args(["-c", "fsync=off", "-c", "max_connections=300", "-c", "shared_buffers=32MB"]))
+    Ok(program.args(["-c", "max_connections=300"]).args(settings))
 }
 
 fn until_ready(process: &mut Process, port: u16) -> Result<()> {

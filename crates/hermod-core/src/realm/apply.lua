@@ -42,42 +42,63 @@ local function weigh(record, but)
   return value, since, held, next_end, liens
 end
 
+-- What is said of accounts, by their place in the plan: lists that all operations of a call share, as most need no more. What few
+-- say (what is expected, holds, bounds and codes) stands in a table of its own.
+local names, deltas, assets, flagged, more = {}, {}, {}, {}, {}
+local had, since, on_hold, next_end, liens, after = {}, {}, {}, {}, {}, {}
+local parts, sets, gone, off, on = {}, {}, {}, {}, {}
+local none = {}
+
+-- Reads what few postings say; where it ends.
+local function read_more(flags, at)
+  local step = {}
+  if flags % 2 == 1 then
+    step.expected = true
+    step.value, step.held, at = unpack_ints('<i8i8', given, at)
+  end
+  if flags % 4 >= 2 then
+    local is_span
+    step.hold, step.qty, is_span, step.till, at = unpack_ints('<I8i8BI8', given, at)
+    step.till = moment(is_span, step.till)
+  end
+  if flags % 8 >= 4 then
+    local many, hold
+    step.drops = {}
+    many, at = unpack_ints('<B', given, at)
+    for _ = 1, many do
+      hold, at = unpack_ints('<I8', given, at)
+      step.drops[hold] = true
+    end
+  end
+  if flags % 32 >= 16 then step.floor, step.max, at = unpack_ints('<i8i8', given, at) end
+  if flags >= 64 then step.short, step.full, at = unpack_ints('<Bc0Bc0', given, at) end
+  return step, at
+end
+
+-- Who is no longer where on a board, and who is now: one call each, as a call costs more than what it does.
+local function show(board, offs, ons)
+  if offs > 0 then call('ZREM', board, unpack(off, 1, offs)) end
+  if ons > 0 then call('ZADD', board, unpack(on, 1, ons)) end
+end
+
 return drive(function(key, at, _, keep)
   local cells = KEYS[key]
   local base = sub(cells, 1, -6)
   local act, version, from, till, postings, markings, laters
   act, version, from, till, postings, markings, laters, at = unpack_ints('<BI8I8I8BBB', given, at)
-  local fields, steps = { 'v' }, {}
   for i = 1, postings do
-    local step, flags = {}
-    flags, step.delta, step.asset, step.name, at = unpack_ints('<Bi8BI2c0', given, at)
-    if flags % 2 == 1 then
-      step.expected = true
-      step.value, step.held, at = unpack_ints('<i8i8', given, at)
+    local flags
+    flags, deltas[i], assets[i], names[i], at = unpack_ints('<Bi8BI2c0', given, at)
+    flagged[i] = flags
+    -- A board and the lack of bounds are said by the flags alone.
+    if flags % 8 > 0 or flags % 32 >= 16 or flags >= 64 then
+      more[i], at = read_more(flags, at)
+    else
+      more[i] = none
     end
-    if flags % 4 >= 2 then
-      local is_span
-      step.hold, step.qty, is_span, step.till, at = unpack_ints('<I8i8BI8', given, at)
-      step.till = moment(is_span, step.till)
-    end
-    if flags % 8 >= 4 then
-      local many, hold
-      step.drops = {}
-      many, at = unpack_ints('<B', given, at)
-      for _ = 1, many do
-        hold, at = unpack_ints('<I8', given, at)
-        step.drops[hold] = true
-      end
-    end
-    step.board = flags % 16 >= 8
-    if flags % 64 < 32 then
-      step.floor, step.max = 0, LARGEST
-      if flags % 32 >= 16 then step.floor, step.max, at = unpack_ints('<i8i8', given, at) end
-    end
-    if flags >= 64 then step.short, step.full, at = unpack_ints('<Bc0Bc0', given, at) end
-    fields[i + 1], steps[i] = step.name, step
   end
-  local names, marks = {}, {}
+  local keys, marks
+  if markings > 0 then keys, marks = {}, {} end
   for i = 1, markings do
     local mark, flags = {}
     flags, mark.name, at = unpack_ints('<BI2c0', given, at)
@@ -89,20 +110,20 @@ return drive(function(key, at, _, keep)
       mark.till, mark.at = moment(is_span, mark.till), moment(is_at_span, mark.at)
     end
     mark.gone = flags >= 8
-    names[i], marks[i] = base .. 'mark:' .. mark.name, mark
+    keys[i], marks[i] = base .. 'mark:' .. mark.name, mark
   end
 
-  local had = call('HMGET', cells, unpack(fields))
-  local stored = {}
-  if markings > 0 then stored = call('MGET', unpack(names)) end
+  local records = call('HMGET', cells, 'v', unpack(names, 1, postings))
+  local stored
+  if markings > 0 then stored = call('MGET', unpack(keys)) end
   local known = 0
-  if had[1] then known = tonumber(had[1]) end
+  if records[1] then known = tonumber(records[1]) end
   if act > 0 and version < known then return 'v' .. pack_ints('<I8', known) end
   local same = act > 0 and now >= from and now < till
   for i = 1, postings do
-    local step, record = steps[i], had[i + 1]
-    step.had, step.since, step.on_hold, step.next_end, step.liens = weigh(record)
-    if step.expected and (step.had ~= step.value or step.on_hold ~= step.held) then same = false end
+    local step = more[i]
+    had[i], since[i], on_hold[i], next_end[i], liens[i] = weigh(records[i + 1])
+    if step.expected and (had[i] ~= step.value or on_hold[i] ~= step.held) then same = false end
   end
   for i = 1, markings do
     local mark, record = marks[i], stored[i]
@@ -116,8 +137,7 @@ return drive(function(key, at, _, keep)
   if not same then
     local reply = { 'a' .. pack_ints('<I8', now) }
     for i = 1, postings do
-      local step = steps[i]
-      reply[i + 1] = pack_ints('<i8i8I8', step.had, step.on_hold, step.next_end)
+      reply[i + 1] = pack_ints('<i8i8I8', had[i], on_hold[i], next_end[i])
     end
     for i = 1, markings do
       local record = marks[i].record
@@ -128,8 +148,8 @@ return drive(function(key, at, _, keep)
 
   local laters_at = at
   for _ = 1, laters do
-    local _, _, what, after = unpack_ints('<BI8I2c0', given, at)
-    at = after
+    local _, _, what, ends = unpack_ints('<BI8I2c0', given, at)
+    at = ends
   end
   local done, entry, told
   done, entry, told = unpack_ints('<I2c0I4c0I4c0', given, at)
@@ -139,27 +159,28 @@ return drive(function(key, at, _, keep)
     refused = 'n' .. pack_ints('<I8', now) .. told
   else
     for i = 1, postings do
-      local step = steps[i]
+      local step, delta = more[i], deltas[i]
       if step.drops then
         local _
-        _, _, step.on_hold, _, step.liens = weigh(had[i + 1], step.drops)
+        _, _, on_hold[i], _, liens[i] = weigh(records[i + 1], step.drops)
       end
-      local after, hold = step.had + step.delta, step.qty or 0
+      local sum, hold, floored, max = had[i] + delta, step.qty or 0, false, LARGEST
+      if flagged[i] % 64 < 32 then floored, max = step.floor or 0, step.max or LARGEST end
       local code
-      if step.floor and (step.delta < 0 or hold > 0) and after - step.on_hold - hold < step.floor then
-        code = 's' .. pack_ints('<I8i8i8i8', now, step.had, step.on_hold, step.delta - hold)
+      if floored and (delta < 0 or hold > 0) and sum - on_hold[i] - hold < floored then
+        code = 's' .. pack_ints('<I8i8i8i8', now, had[i], on_hold[i], delta - hold)
         code = code .. pack_ints('<Bc0', #(step.short or 'funds'), step.short or 'funds')
-      elseif step.delta > 0 and after > (step.max or LARGEST) then
-        code = 'f' .. pack_ints('<I8i8i8i8', now, step.had, step.max or LARGEST, step.delta)
+      elseif delta > 0 and sum > max then
+        code = 'f' .. pack_ints('<I8i8i8i8', now, had[i], max, delta)
         code = code .. pack_ints('<Bc0', #(step.full or 'stack'), step.full or 'stack')
-      elseif after < -LARGEST or (hold > 0 and #step.liens >= 24 * 32) then
-        code = 'f' .. pack_ints('<I8i8i8i8', now, step.had, LARGEST, step.delta) .. pack_ints('<Bc0', 4, 'busy')
+      elseif sum < -LARGEST or (hold > 0 and #liens[i] >= 24 * 32) then
+        code = 'f' .. pack_ints('<I8i8i8i8', now, had[i], LARGEST, delta) .. pack_ints('<Bc0', 4, 'busy')
       end
       if code then
-        refused = code .. pack_ints('<I2c0', #step.name, step.name)
+        refused = code .. pack_ints('<I2c0', #names[i], names[i])
         break
       end
-      step.after = after
+      after[i] = sum
     end
     for i = 1, markings do
       local mark = marks[i]
@@ -181,44 +202,59 @@ return drive(function(key, at, _, keep)
 
   -- From here on it only writes.
   local seq = tonumber(sub(call('XADD', base .. 'ledger', '0-*', 'e', pack_ints('<I8', now) .. entry), 3))
-  local sets, gone, reply = {}, {}, { 'c' .. pack_ints('<I8I8B', now, seq, postings) }
-  if version > known then sets = { 'v', format('%.0f', version) } end
-  for i = 1, postings do
-    local step = steps[i]
-    local since, liens = step.since, step.liens
-    if step.qty then liens = liens .. pack_ints('<I8i8I8', step.hold, step.qty, step.till) end
-    if step.delta ~= 0 then
-      if step.board then
-        local board, owner = base .. 'board:' .. sub(step.name, 1, step.asset), sub(step.name, step.asset + 2)
-        if step.had > 0 then call('ZREM', board, pack_ints('>I8', LARGEST - since) .. owner) end
-        if step.after > 0 then call('ZADD', board, step.after, pack_ints('>I8', LARGEST - seq) .. owner) end
-      end
-      since = seq
-    end
-    if step.delta ~= 0 or step.qty or step.drops then
-      if step.after == 0 and liens == '' then
-        gone[#gone + 1] = step.name
-      else
-        sets[#sets + 1] = step.name
-        sets[#sets + 1] = pack_ints('<i8I8', step.after, since) .. liens
-      end
-    end
-    reply[i + 1] = pack_ints('<i8I2c0', step.after, #step.name, step.name)
+  local set, dropped, board, offs, ons, newest = 0, 0, '', 0, 0
+  parts[1] = 'c' .. pack_ints('<I8I8B', now, seq, postings)
+  if version > known then
+    sets[1], sets[2], set = 'v', format('%.0f', version), 2
   end
-  if #sets > 0 then call('HSET', cells, unpack(sets)) end
-  if #gone > 0 then call('HDEL', cells, unpack(gone)) end
+  for i = 1, postings do
+    local step, name, delta, sum, changed, holds = more[i], names[i], deltas[i], after[i], since[i], liens[i]
+    if step.qty then holds = holds .. pack_ints('<I8i8I8', step.hold, step.qty, step.till) end
+    if delta ~= 0 then
+      if flagged[i] % 16 >= 8 then
+        local asset, owner = sub(name, 1, assets[i]), sub(name, assets[i] + 2)
+        if asset ~= board then
+          show(base .. 'board:' .. board, offs, ons)
+          board, offs, ons = asset, 0, 0
+        end
+        if had[i] > 0 then
+          offs = offs + 1
+          off[offs] = pack_ints('>I8', LARGEST - changed) .. owner
+        end
+        if sum > 0 then
+          newest = newest or pack_ints('>I8', LARGEST - seq)
+          on[ons + 1], on[ons + 2] = sum, newest .. owner
+          ons = ons + 2
+        end
+      end
+      changed = seq
+    end
+    if delta ~= 0 or step.qty or step.drops then
+      if sum == 0 and holds == '' then
+        dropped = dropped + 1
+        gone[dropped] = name
+      else
+        sets[set + 1], sets[set + 2] = name, pack_ints('<i8I8', sum, changed) .. holds
+        set = set + 2
+      end
+    end
+    parts[i + 1] = pack_ints('<i8I2c0', sum, #name, name)
+  end
+  show(base .. 'board:' .. board, offs, ons)
+  if set > 0 then call('HSET', cells, unpack(sets, 1, set)) end
+  if dropped > 0 then call('HDEL', cells, unpack(gone, 1, dropped)) end
   for i = 1, markings do
     local mark = marks[i]
     if mark.value and mark.till > now then
       local record = pack_ints('<i8I8I8', mark.value, mark.till, mark.at) .. mark.payload
       if mark.till == LARGEST then
-        call('SET', names[i], record)
+        call('SET', keys[i], record)
       else
-        call('SET', names[i], record, 'PX', format('%d', ceil((mark.till - now) / 1000) + slack_ms))
+        call('SET', keys[i], record, 'PX', format('%d', ceil((mark.till - now) / 1000) + slack_ms))
       end
     elseif mark.value or mark.gone then
       -- What has ended already is not written.
-      call('DEL', names[i])
+      call('DEL', keys[i])
     end
   end
   at = laters_at
@@ -228,8 +264,8 @@ return drive(function(key, at, _, keep)
     call('ZADD', base .. 'due', moment(is_span, time), pack_ints('>I8', seq) .. what)
   end
   if done ~= '' then call('ZREM', base .. 'due', done) end
-  reply[#reply + 1] = pack_ints('<I4', #entry) .. entry .. told
-  local whole = table.concat(reply)
+  parts[postings + 2], parts[postings + 3] = pack_ints('<I4c0', #entry, entry), told
+  local whole = table.concat(parts, '', 1, postings + 3)
   if keep then keep(whole) end
   return whole
 end)

@@ -23,10 +23,18 @@ pub struct Row {
     pub owner: Arc<str>,
 }
 
+/// What a row is found by.
+#[derive(Clone, Copy)]
+struct Spot<'a> {
+    value: i64,
+    since: u64,
+    owner: &'a str,
+}
+
 impl Row {
     /// As Redis orders them: by value and member, backwards.
-    fn order(&self, other: &Row) -> Ordering {
-        other.value.cmp(&self.value).then(self.since.cmp(&other.since)).then_with(|| other.owner.as_bytes().cmp(self.owner.as_bytes()))
+    fn order(&self, spot: Spot<'_>) -> Ordering {
+        spot.value.cmp(&self.value).then(self.since.cmp(&spot.since)).then_with(|| spot.owner.as_bytes().cmp(self.owner.as_bytes()))
     }
 }
 
@@ -39,12 +47,11 @@ pub(crate) struct Board {
 impl Board {
     /// An account changed from one to the other. Who has nothing is not on it.
     pub(crate) fn change(&mut self, owner: &str, (old, new): (&Cell, &Cell)) {
-        let row = |cell: &Cell| Row { value: cell.value, since: cell.since, owner: owner.into() };
-        if old.value > 0 {
-            self.remove(&row(old));
-        }
+        let removed = if old.value > 0 { self.remove(Spot { value: old.value, since: old.since, owner }) } else { None };
         if new.value > 0 {
-            self.insert(row(new));
+            // Who was on it before has a name already.
+            let owner = removed.map_or_else(|| owner.into(), |row| row.owner);
+            self.insert(Row { value: new.value, since: new.since, owner });
         }
     }
 
@@ -73,22 +80,23 @@ impl Board {
 
     /// The rank of a row, from 0; none if it is not there.
     pub(crate) fn rank(&self, owner: &str, cell: &Cell) -> Option<usize> {
-        let row = Row { value: cell.value, since: cell.since, owner: owner.into() };
-        let at = self.chunk(&row);
-        let place = self.chunks.get(at)?.binary_search_by(|one| one.order(&row)).ok()?;
+        let spot = Spot { value: cell.value, since: cell.since, owner };
+        let at = self.chunk(spot);
+        let place = self.chunks.get(at)?.binary_search_by(|one| one.order(spot)).ok()?;
         Some(self.chunks.iter().take(at).map(Vec::len).sum::<usize>() + place)
     }
 
     /// The chunk in which this row is, or would be.
-    fn chunk(&self, row: &Row) -> usize {
-        let after = self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last.order(row) == Ordering::Less));
+    fn chunk(&self, spot: Spot<'_>) -> usize {
+        let after = self.chunks.partition_point(|chunk| chunk.last().is_some_and(|last| last.order(spot) == Ordering::Less));
         after.min(self.chunks.len().saturating_sub(1))
     }
 
     fn insert(&mut self, row: Row) {
-        let at = self.chunk(&row);
+        let spot = Spot { value: row.value, since: row.since, owner: &row.owner };
+        let at = self.chunk(spot);
         let Some(chunk) = self.chunks.get_mut(at) else { return self.chunks.push(vec![row]) };
-        let place = chunk.binary_search_by(|one| one.order(&row)).unwrap_or_else(|place| place);
+        let place = chunk.binary_search_by(|one| one.order(spot)).unwrap_or_else(|place| place);
         chunk.insert(place, row);
         if chunk.len() > CHUNK {
             let rest = chunk.split_off(CHUNK / 2);
@@ -96,15 +104,15 @@ impl Board {
         }
     }
 
-    fn remove(&mut self, row: &Row) {
-        let at = self.chunk(row);
-        let Some(chunk) = self.chunks.get_mut(at) else { return };
-        if let Ok(place) = chunk.binary_search_by(|one| one.order(row)) {
-            chunk.remove(place);
-        }
+    fn remove(&mut self, spot: Spot<'_>) -> Option<Row> {
+        let at = self.chunk(spot);
+        let chunk = self.chunks.get_mut(at)?;
+        let place = chunk.binary_search_by(|one| one.order(spot)).ok()?;
+        let row = chunk.remove(place);
         if chunk.is_empty() {
             self.chunks.remove(at);
         }
+        Some(row)
     }
 }
 
