@@ -6,9 +6,11 @@
 
 mod books;
 mod clock;
+mod commits;
 mod decks;
 mod deep;
 mod deliveries;
+mod enacted;
 mod errors;
 mod events;
 mod gate;
@@ -106,12 +108,12 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/realms", get(realms::list))
         .route("/v1/realms/{realm}", get(realms::read).put(realms::put))
         .route("/v1/realms/{realm}/plays/{play}", post(plays::play))
-        .route("/v1/realms/{realm}/commits", post(plays::commit))
-        .route("/v1/realms/{realm}/commits/{id}/revert", post(plays::revert))
-        .route("/v1/realms/{realm}/holds", post(plays::hold))
+        .route("/v1/realms/{realm}/commits", post(commits::commit))
+        .route("/v1/realms/{realm}/commits/{id}/revert", post(commits::revert))
+        .route("/v1/realms/{realm}/holds", post(commits::hold))
         .route("/v1/realms/{realm}/holds/{id}", get(books::hold))
-        .route("/v1/realms/{realm}/holds/{id}/capture", post(plays::capture))
-        .route("/v1/realms/{realm}/holds/{id}/release", post(plays::release))
+        .route("/v1/realms/{realm}/holds/{id}/capture", post(commits::capture))
+        .route("/v1/realms/{realm}/holds/{id}/release", post(commits::release))
         .route("/v1/realms/{realm}/simulate", post(plays::simulate))
         .route("/v1/realms/{realm}/accounts/{owner}", get(books::account))
         .route("/v1/realms/{realm}/boards/{asset}", get(books::board))

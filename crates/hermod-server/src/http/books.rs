@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::Shell;
-use super::plays::{commit_id, hold_id};
+use super::enacted::{commit_id, hold_id, number_of};
 use super::problem::Document;
 use super::sent::{Id, Ids, answer, bad_query};
 use super::time::Time;
@@ -369,7 +369,7 @@ pub(crate) struct HoldDocument {
     params(("realm" = String, Path, description = "The realm."), ("id" = String, Path, description = "The hold's id.")),
     responses((status = 200, body = HoldDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn hold(State(shell): State<Arc<Shell>>, caller: Caller, Ids(realm, id): Ids) -> Result<Response, Problem> {
-    let number = super::plays::number_of("id", &id, "ho_")?;
+    let number = number_of("id", &id, "ho_")?;
     let found = shell.app.hold(&caller, &RealmId::new(realm)?, number).await?;
     let legs =
         found.entry.legs.iter().map(|leg| json!({"from": &*leg.from, "to": &*leg.to, "asset": &*leg.asset, "qty": leg.qty})).collect();

@@ -4,8 +4,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    books, clock, decks, deliveries, events, health, keys, limit, messages, odds, picks, plays, queues, realms, rules, schedules, spaces,
-    subjects, workers,
+    books, clock, commits, decks, deliveries, events, health, keys, limit, messages, odds, picks, plays, queues, realms, rules, schedules,
+    spaces, subjects, workers,
 };
 
 #[derive(OpenApi)]
@@ -54,11 +54,11 @@ use super::{
         realms::read,
         realms::put,
         plays::play,
-        plays::commit,
-        plays::revert,
-        plays::hold,
-        plays::capture,
-        plays::release,
+        commits::commit,
+        commits::revert,
+        commits::hold,
+        commits::capture,
+        commits::release,
         plays::simulate,
         books::account,
         books::board,
