@@ -3,5 +3,6 @@
 mod ajo;
 mod catalog;
 mod differential;
+mod parts;
 mod play;
 mod service;
