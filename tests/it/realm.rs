@@ -1,6 +1,7 @@
 //! realm: economies that are data, at the service's boundary.
 
 mod ajo;
+mod attacked;
 mod catalog;
 mod differential;
 mod parts;

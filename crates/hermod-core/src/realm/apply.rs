@@ -32,8 +32,8 @@ pub enum Planned {
     Missing(Vec<Missing>),
     /// Something that was given is not what it must be: which, and why.
     Argument(Arc<str>, String),
-    /// A formula gave no number: a sum was too large, or something was divided by zero.
-    Overflow,
+    /// It cannot be carried through as it is defined: why.
+    Failed(&'static str),
 }
 
 /// What is not known.
@@ -59,6 +59,8 @@ pub trait Books {
 pub struct Apply {
     place: Place,
     realm: RealmId,
+    /// What its idempotency key belongs to: no subject or recipient begins like it, as they hold no control characters.
+    home: String,
     plan: Arc<Plan>,
     anew: Option<Arc<dyn Plans>>,
 }
@@ -162,7 +164,8 @@ const BUSY: &str = "busy";
 impl Apply {
     /// `place` is that of the realm.
     pub fn new(place: Place, realm: RealmId, plan: Arc<Plan>) -> Apply {
-        Apply { place, realm, plan, anew: None }
+        let home = format!("\u{1}{realm}");
+        Apply { place, realm, home, plan, anew: None }
     }
 
     /// The plan is made anew, in the same step, should it be needed and the state be at hand.
@@ -267,7 +270,7 @@ impl Operation for Apply {
     }
 
     fn home(&self) -> &str {
-        self.realm.as_str()
+        &self.home
     }
 
     fn apply(&self, state: &mut State, now: Micros) -> Result<Applied, Full> {

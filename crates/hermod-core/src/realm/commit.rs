@@ -121,7 +121,7 @@ impl Reader for Run<'_> {
     type Stop = Stop;
 
     fn name(&mut self, _: &str) -> Result<Datum, Stop> {
-        Err(Stop::Overflow)
+        Err(Stop::NO_NUMBER)
     }
 
     fn read(&mut self, read: Read, args: &[Datum]) -> Result<Datum, Stop> {
@@ -206,7 +206,7 @@ impl Plans for Commit {
                 run.plan(Act::Refuse, Box::default(), refusal.pack())
             }
             Err(Stop::Unknown) => return Planned::Missing(run.missing),
-            Err(Stop::Overflow) => return Planned::Overflow,
+            Err(Stop::Failed(why)) => return Planned::Failed(why),
         };
         Planned::Plan(Box::new(plan))
     }
@@ -253,11 +253,11 @@ impl Commit {
         let mut held = BTreeMap::<Account, i64>::new();
         for leg in legs {
             if run.realm.asset(&leg.asset).is_none() || !is_owner(&leg.from) || !(1..=AMOUNT_MAX).contains(&leg.qty) {
-                return Err(Stop::Overflow);
+                return Err(Stop::NO_NUMBER);
             }
             let account = Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(&leg.from) };
             let sum = held.entry(account).or_default();
-            *sum = sum.checked_add(leg.qty).filter(|sum| *sum <= AMOUNT_MAX).ok_or(Stop::Overflow)?;
+            *sum = sum.checked_add(leg.qty).filter(|sum| *sum <= AMOUNT_MAX).ok_or(Stop::NO_NUMBER)?;
         }
         for (account, qty) in held {
             if run.is_strict {

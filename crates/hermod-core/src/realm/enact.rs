@@ -40,6 +40,9 @@ pub struct Call {
     pub is_dry: bool,
 }
 
+/// The most plays that follow from one, in its commit and after it.
+const ALSO_MAX: usize = 64;
+const LATER_MAX: u8 = 64;
 /// The most times of a scheduled play that are kept to be shown.
 const TIMES_MAX: usize = 100;
 
@@ -72,7 +75,7 @@ impl Plans for Call {
                 run.plan(Act::Refuse, Box::default(), refusal.pack())
             }
             Err(Stop::Unknown) => return Planned::Missing(self.likely(play, run.missing)),
-            Err(Stop::Overflow) => return Planned::Overflow,
+            Err(Stop::Failed(why)) => return Planned::Failed(why),
         };
         plan.done.clone_from(&self.done);
         Planned::Plan(Box::new(plan))
@@ -188,11 +191,11 @@ impl Reader for Plain<'_> {
     type Stop = Stop;
 
     fn name(&mut self, name: &str) -> Result<Datum, Stop> {
-        self.0.get(name).cloned().ok_or(Stop::Overflow)
+        self.0.get(name).cloned().ok_or(Stop::NO_NUMBER)
     }
 
     fn read(&mut self, _: Read, _: &[Datum]) -> Result<Datum, Stop> {
-        Err(Stop::Overflow)
+        Err(Stop::NO_NUMBER)
     }
 }
 
@@ -219,7 +222,7 @@ impl Reader for Frame<'_, '_> {
             node.run(self)?
         } else if let Some((from, to)) = self.play.rolls.get(name) {
             let (from, to) = (from.int(self)?, to.int(self)?);
-            Datum::Int(self.run.draw(&format!("{}.{name}", self.name), from, to))
+            Datum::Int(self.run.draw(&format!("{}.{name}", self.name), from, to)?)
         } else {
             // What a step was to draw and has not.
             Datum::Text("".into())
@@ -311,11 +314,18 @@ impl<'a> Frame<'_, 'a> {
     }
 
     fn moving(&mut self, moving: &Moving) -> Result<(), Stop> {
-        let (from, to) = (moving.from.text(self)?, moving.to.text(self)?);
+        let (from, to) = (self.side(&moving.from)?, self.side(&moving.to)?);
         let (asset, qty) = (moving.asset.text(self)?, moving.qty.int(self)?);
         let types = moving.types.clone().unwrap_or_else(|| (Arc::clone(self.name), Arc::clone(self.name)));
         let codes = Codes { short: Arc::clone(&moving.short), full: Arc::clone(&moving.full), burn: self.own("@burn") };
         self.transfer(Leg { asset, from: self.own(&from), to: self.own(&to), qty, types }, moving.overflow, &codes)
+    }
+
+    /// Whom a formula names. What is the realm's own is named by its definition only, never by what somebody gave.
+    fn side(&mut self, node: &Node) -> Result<Arc<str>, Stop> {
+        let owner = node.text(self)?;
+        let is_said = matches!(node, Node::Value(_)) || matches!(node, Node::Name(name) if &**name == "realm");
+        if owner.starts_with('@') && !is_said { Err(Stop::NO_OWNER) } else { Ok(owner) }
     }
 
     /// What the realm itself gives and takes stands under the play's name, so that faucets and sinks can be told apart.
@@ -368,6 +378,9 @@ impl<'a> Frame<'_, 'a> {
             }
             Err(stop) => return Err(stop),
         };
+        if self.told.also.len() + told.also.len() >= ALSO_MAX {
+            return Err(Stop::TOO_MUCH);
+        }
         self.told.also.push((Arc::clone(name), refused));
         self.told.also.append(&mut told.also);
         Ok(())
@@ -386,7 +399,7 @@ impl<'a> Frame<'_, 'a> {
                 let added = node.int(self)?;
                 let kept = self.run.mark(&name)?;
                 let old = kept.map_or_else(|| self.run.realm.default_of(counting.kind, &counting.name), |mark| mark.value);
-                old.checked_add(added).ok_or(Stop::Overflow)?
+                old.checked_add(added).ok_or(Stop::NO_NUMBER)?
             }
         };
         let until = match seconds {
@@ -450,7 +463,7 @@ impl<'a> Frame<'_, 'a> {
     ) -> Result<Arc<str>, Stop> {
         let owner = self.owner(to)?;
         let realm = self.run.realm;
-        let Some(table) = realm.table(table_name) else { return Err(Stop::Overflow) };
+        let Some(table) = realm.table(table_name) else { return Err(Stop::NO_NUMBER) };
         let mut drops: Vec<(Arc<str>, i64)> = table.drops.iter().map(|(asset, weight)| (asset.as_str().into(), int(*weight))).collect();
         let mut of = int(table.of);
         let refused = |code: Option<&Arc<str>>, refusal: Refusal| match code {
@@ -458,7 +471,7 @@ impl<'a> Frame<'_, 'a> {
             None => Ok("".into()),
         };
         loop {
-            let mut drawn = self.run.draw(&format!("{}.{table_name}", self.name), 1, of.max(1));
+            let mut drawn = self.run.draw(&format!("{}.{table_name}", self.name), 1, of.max(1))?;
             let found = drops.iter().position(|(_, weight)| {
                 drawn -= weight;
                 drawn <= 0
@@ -511,7 +524,7 @@ impl<'a> Frame<'_, 'a> {
     }
 
     fn later(&mut self, play: &Arc<str>, by: &Arc<str>, due: Due, args: &[(Arc<str>, Datum)]) -> Result<(), Stop> {
-        let number = u8::try_from(self.run.deeds().later.len()).map_err(|_| Stop::Overflow)?;
+        let number = u8::try_from(self.run.deeds().later.len()).ok().filter(|number| *number < LATER_MAX).ok_or(Stop::TOO_MUCH)?;
         let scheduled =
             Scheduled { number, play: Arc::clone(play), by: Arc::clone(by), guild: Arc::clone(&self.call.guild), args: args.to_vec() };
         self.run.deeds().later.push((due, scheduled.pack()));

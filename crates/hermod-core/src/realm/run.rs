@@ -25,14 +25,29 @@ pub(crate) enum Stop {
     Unknown,
     /// It is refused.
     Refused(Refusal),
-    /// A sum was too large, or something was divided by zero.
-    Overflow,
+    /// It cannot be carried through as it is defined: why.
+    Failed(&'static str),
 }
+
+/// A formula gave no number.
+const NO_NUMBER: &str = "A formula of this realm gave no number within 2^53 - 1, or divided by zero";
+/// Bounds of one commit, with the plays that follow in it.
+const LEGS_MAX: usize = 128;
+const DRAWS_MAX: usize = 64;
+const CELLS_MAX: usize = 200;
+const TOO_MUCH: &str = "It would move, draw, look at or schedule more than one commit may";
+const NO_OWNER: &str = "It would move something from or to whom there cannot be, or of what there is not";
 
 impl From<Overflow> for Stop {
     fn from(_: Overflow) -> Stop {
-        Stop::Overflow
+        Stop::Failed(NO_NUMBER)
     }
+}
+
+impl Stop {
+    pub(crate) const NO_NUMBER: Stop = Stop::Failed(NO_NUMBER);
+    pub(crate) const TOO_MUCH: Stop = Stop::Failed(TOO_MUCH);
+    pub(crate) const NO_OWNER: Stop = Stop::Failed(NO_OWNER);
 }
 
 /// What a play has done so far.
@@ -64,7 +79,7 @@ impl Codes {
 /// So many seconds.
 pub(crate) fn span(seconds: i64) -> Result<Micros, Stop> {
     let span = u64::try_from(seconds.max(0)).ok().and_then(|seconds| seconds.checked_mul(1_000_000)).and_then(Micros::new);
-    span.filter(|span| *span <= SPAN_MAX).ok_or(Stop::Overflow)
+    span.filter(|span| *span <= SPAN_MAX).ok_or(Stop::NO_NUMBER)
 }
 
 /// What can be taken back as a whole.
@@ -126,6 +141,9 @@ impl<'a> Run<'a> {
 
     /// What an account says now, with what was done to it so far.
     pub(crate) fn balance(&mut self, account: &Account) -> Result<Balance, Stop> {
+        if self.done.postings.len() >= CELLS_MAX {
+            return Err(Stop::TOO_MUCH);
+        }
         let Some(is) = self.books.account(account) else {
             self.missing.push(Missing::Account(account.clone()));
             return Err(Stop::Unknown);
@@ -133,11 +151,22 @@ impl<'a> Run<'a> {
         if is.next > Micros::ZERO {
             self.until(is.next);
         }
-        let delta = self.change(account, |posting| {
-            posting.expect = Some((is.value, is.held));
-            posting.delta
+        let (delta, was_known, codes) = self.change(account, |one| {
+            let was_known = one.expect.replace((is.value, is.held)).is_some() || !one.drops.is_empty();
+            (one.delta, was_known, (Arc::clone(&one.short), Arc::clone(&one.full)))
         });
-        Ok(Balance { value: is.value.checked_add(delta).ok_or(Stop::Overflow)?, ..is })
+        let value = is.value.checked_add(delta).ok_or(Stop::NO_NUMBER)?;
+        // What was done to it before it was looked at was checked by nobody yet.
+        if !was_known && !account.is_own() {
+            let ((short, full), (floor, max)) = (codes, self.realm.bounds(&account.asset));
+            if delta < 0 && value - is.held < floor {
+                return Err(Stop::Refused(Refusal::short(&short, &account.asset, is.value - is.held, -delta)));
+            }
+            if delta > 0 && value > max {
+                return Err(Stop::Refused(Refusal::full(&full, &account.asset, max - is.value)));
+            }
+        }
+        Ok(Balance { value, ..is })
     }
 
     /// How much more an account can have.
@@ -149,11 +178,15 @@ impl<'a> Run<'a> {
     /// Moves something, and leaves it in the ledger. What is refused, where it is known already, is refused here.
     pub(crate) fn shift(&mut self, leg: Leg, short: &Arc<str>, full: &Arc<str>) -> Result<(), Stop> {
         if !(0..=AMOUNT_MAX).contains(&leg.qty) {
-            return Err(Stop::Overflow);
+            return Err(Stop::NO_NUMBER);
+        }
+        if self.done.legs.len() >= LEGS_MAX || self.done.postings.len() >= CELLS_MAX {
+            return Err(Stop::TOO_MUCH);
         }
         let account = |owner: &Arc<str>| Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(owner) };
         let (from, to) = (account(&leg.from), account(&leg.to));
         for (account, delta) in [(&from, -leg.qty), (&to, leg.qty)] {
+            self.check_so_far(account)?;
             // What stays with the same owner moves nothing, but must be there.
             let sum = self.change(account, |posting| {
                 posting.delta = posting.delta.saturating_add(delta);
@@ -165,7 +198,7 @@ impl<'a> Run<'a> {
                 posting.delta
             });
             if sum.unsigned_abs() > AMOUNT_MAX.unsigned_abs() {
-                return Err(Stop::Overflow);
+                return Err(Stop::NO_NUMBER);
             }
             // What becomes of a hold that ends is for who applies it to say.
             let (is_known, is_held) = self.change(account, |posting| (posting.expect.is_some(), !posting.drops.is_empty()));
@@ -184,15 +217,27 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// What was moved before must have been possible by itself, whatever is moved next: an account that is touched again is
+    /// looked at.
+    fn check_so_far(&mut self, account: &Account) -> Result<(), Stop> {
+        let is_unknown = self.change(account, |one| one.delta != 0 && one.expect.is_none() && one.drops.is_empty());
+        if is_unknown && !account.is_own() {
+            self.balance(account)?;
+        }
+        Ok(())
+    }
+
     /// Moves something, as far as there is room for it if it says so.
     pub(crate) fn transfer(&mut self, leg: Leg, overflow: IfMore, codes: &Codes) -> Result<Vec<Leg>, Stop> {
-        let owners = [&leg.from, &leg.to];
-        if self.realm.asset(&leg.asset).is_none() || !owners.into_iter().all(|owner| owner.starts_with('@') || is_owner(owner)) {
-            return Err(Stop::Overflow);
+        let is_known = |owner: &Arc<str>| is_owner(owner) || ["@mint:", "@burn:"].iter().any(|own| owner.starts_with(own));
+        let is_known = |owner: &Arc<str>| is_known(owner) || matches!(&**owner, "@house" | "@escrow");
+        if self.realm.asset(&leg.asset).is_none() || !is_known(&leg.from) || !is_known(&leg.to) {
+            return Err(Stop::NO_OWNER);
         }
         let mut legs = vec![leg];
+        // Who gives something to themselves needs no more room.
         if overflow != IfMore::Reject
-            && let Some(leg) = legs.first_mut().filter(|leg| !leg.to.starts_with('@'))
+            && let Some(leg) = legs.first_mut().filter(|leg| !leg.to.starts_with('@') && leg.from != leg.to)
         {
             let room = self.room(&Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(&leg.to) })?;
             let more = leg.qty.saturating_sub(room).max(0);
@@ -244,7 +289,7 @@ impl<'a> Run<'a> {
     /// Claims a timer, for `instead` of what it says.
     pub(crate) fn claim(&mut self, timer: &str, owner: &str, instead: Option<Micros>, code: &Arc<str>) -> Result<(), Stop> {
         let (now, realm) = (self.now, self.realm);
-        let Some(clockwork) = realm.timers.get(timer) else { return Err(Stop::Overflow) };
+        let Some(clockwork) = realm.timers.get(timer) else { return Err(Stop::NO_NUMBER) };
         let name = format!("t:{timer}:{owner}");
         let claimed = clockwork.claim(now, instead);
         let mut value = 1;
@@ -274,7 +319,7 @@ impl<'a> Run<'a> {
         if merge != Merge::Replace {
             let (old, ends) = self.mark(&name)?.map_or((self.realm.default_of('e', effect), now), |mark| (mark.value, mark.until));
             value = match merge {
-                Merge::Add => old.checked_add(value).ok_or(Stop::Overflow)?,
+                Merge::Add => old.checked_add(value).ok_or(Stop::NO_NUMBER)?,
                 Merge::Max => old.max(value),
                 Merge::Replace | Merge::Extend => value,
             };
@@ -289,8 +334,11 @@ impl<'a> Run<'a> {
 
     /// Keeps a number under a name.
     pub(crate) fn put_number(&mut self, name: &str, value: i64, until: Due) -> Result<(), Stop> {
+        if self.done.marks.len() >= CELLS_MAX {
+            return Err(Stop::TOO_MUCH);
+        }
         if !(-AMOUNT_MAX..=AMOUNT_MAX).contains(&value) {
-            return Err(Stop::Overflow);
+            return Err(Stop::NO_NUMBER);
         }
         self.put_mark(name, Then::Write { value, until, at: Due::At(Micros::ZERO), payload: Box::default() });
         Ok(())
@@ -306,6 +354,9 @@ impl<'a> Run<'a> {
 
     /// What a mark says now, with what was done to it so far.
     pub(crate) fn mark(&mut self, name: &str) -> Result<Option<Mark>, Stop> {
+        if self.done.marks.len() >= CELLS_MAX {
+            return Err(Stop::TOO_MUCH);
+        }
         let at = self.marking(name);
         let now = self.now;
         let (marking, _) = self.done.marks.get(at).expect("it is there");
@@ -361,12 +412,15 @@ impl<'a> Run<'a> {
     }
 
     /// Draws a number. One that is drawn again under the same name is another.
-    pub(crate) fn draw(&mut self, name: &str, from: i64, to: i64) -> i64 {
+    pub(crate) fn draw(&mut self, name: &str, from: i64, to: i64) -> Result<i64, Stop> {
+        if self.done.draws.len() >= DRAWS_MAX {
+            return Err(Stop::TOO_MUCH);
+        }
         let again = self.done.draws.iter().filter(|drawn| drawn.name.split('#').next() == Some(name)).count();
         let name: Arc<str> = if again == 0 { name.into() } else { format!("{name}#{}", again + 1).into() };
         let value = chance::draw(&self.realm.seed, self.key, &name, from, to);
         self.done.draws.push(Drawn { name, from, to: to.max(from), value });
-        value
+        Ok(value)
     }
 
     /// The plan of what was done.

@@ -249,7 +249,7 @@ impl App {
                     known.learn(&plan, *seen);
                     // Where the state is at hand only what cannot be planned comes here: an argument that depends on it.
                     if is_at_hand
-                        && let fault @ (Planned::Argument(..) | Planned::Overflow) = plans(Arc::clone(&realm)).planned(&known, now)
+                        && let fault @ (Planned::Argument(..) | Planned::Failed(_)) = plans(Arc::clone(&realm)).planned(&known, now)
                     {
                         return Err(unplanned(fault));
                     }
@@ -328,10 +328,8 @@ fn unplanned(planned: Planned) -> Problem {
         Planned::Argument(name, reason) => {
             Problem::new(Code::InvalidField, format!("args.{name} {reason}.")).in_field(format!("args.{name}"))
         }
-        _ => {
-            let what = "A formula of this realm gave no number within 2^53 - 1, or divided by zero; nothing was done.";
-            Problem::new(Code::PlayFailed, what)
-        }
+        Planned::Failed(why) => Problem::new(Code::PlayFailed, format!("{why}; nothing was done.")),
+        Planned::Plan(_) | Planned::Missing(_) => lost(),
     }
 }
 

@@ -10,7 +10,7 @@ use axum::response::Response;
 use hermod_core::realm::definition::AssetKind;
 use hermod_core::realm::entry::What;
 use hermod_core::realm::{Entry, Realm};
-use hermod_core::{Micros, Owner, RealmId};
+use hermod_core::{INT_MAX, Micros, Owner, RealmId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -290,7 +290,8 @@ pub(crate) async fn ledger(
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|fault| bad_query(&fault, "limit", "limit and cursor (numbers)"))?;
     let limit = limited(query.limit, 50)?;
-    let commits = shell.app.ledger(&caller, &RealmId::new(realm)?, LedgerFrom::Before(query.cursor.unwrap_or(0)), limit).await?;
+    let commits =
+        shell.app.ledger(&caller, &RealmId::new(realm)?, LedgerFrom::Before(query.cursor.unwrap_or(0).min(INT_MAX)), limit).await?;
     let next = commits.entries.last().map(|(seq, ..)| *seq).filter(|seq| *seq > 1).map(|seq| seq.to_string());
     let items = commits.entries.iter().map(|(seq, at, entry)| commit(*seq, *at, entry)).collect();
     Ok(answer(StatusCode::OK, &LedgerDocument { items, next }))
@@ -338,7 +339,7 @@ pub(crate) async fn events(
         Some(_) => return Err(Problem::new(Code::InvalidField, "stream must be one of: currency inventory").in_field("stream")),
     };
     let id = RealmId::new(realm)?;
-    let after = query.after.unwrap_or(0);
+    let after = query.after.unwrap_or(0).min(INT_MAX);
     let commits = shell.app.ledger(&caller, &id, LedgerFrom::After(after), limited(query.limit, 50)?).await?;
     let realm = shell.app.realm_of(&caller.space, &id)?;
     let mut items = Vec::new();

@@ -20,6 +20,11 @@ const NEEDS_MAX: usize = 32;
 const PARTS_MAX: usize = 1_000;
 /// How many plays may follow from each other in one commit.
 const CHAIN_MAX: usize = 4;
+/// How many names may refer to each other, one to the next.
+const CHAIN_OF_NAMES_MAX: usize = 16;
+/// The most names, values and facts of a play.
+const NAMES_MAX: usize = 64;
+const TOLD_MAX: usize = 32;
 
 /// What the accounts of the realm itself are called.
 const OWN: [&str; 4] = ["@mint", "@burn", "@house", "@escrow"];
@@ -183,12 +188,24 @@ impl<'d> Reading<'d> {
         if RESERVED.contains(&name.as_str()) {
             self.fault(&path, format!("must not be called one of {}", RESERVED.join(", ")));
         }
-        for (part, many, most) in
-            [("roll", play.roll.len(), ROLLS_MAX), ("need", play.need.len(), NEEDS_MAX), ("args", play.args.len(), 16)]
-        {
+        let parts = [
+            ("roll", play.roll.len(), ROLLS_MAX),
+            ("need", play.need.len(), NEEDS_MAX),
+            ("args", play.args.len(), 16),
+            ("let", play.lets.len(), NAMES_MAX),
+            ("return", play.returns.len(), TOLD_MAX),
+        ];
+        for (part, many, most) in parts {
             if many > most {
                 self.fault(format!("{path}.{part}"), format!("are {many}; at most {most} are allowed"));
             }
+        }
+        if play.need.iter().any(|need| need.with.len() > TOLD_MAX) {
+            self.fault(format!("{path}.need"), format!("with has more than {TOLD_MAX} facts"));
+        }
+        if play.lets.len() > NAMES_MAX || play.roll.len() > ROLLS_MAX {
+            // They are not read: there may be very many.
+            return Played::default();
         }
         if legs(self.definition, &play.steps) > LEGS_MAX {
             self.fault(format!("{path}.do"), format!("may move more than {LEGS_MAX} times"));
@@ -203,8 +220,8 @@ impl<'d> Reading<'d> {
 fn legs(definition: &Definition, steps: &[definition::Step]) -> usize {
     let most = definition.recipes.values().map(|recipe| recipe.take.len() + recipe.give.len().max(1)).max().unwrap_or(0);
     let of = |step: &definition::Step| match step {
-        // What overflows may be burnt, which is one more.
-        definition::Step::Move(_) => 2,
+        // What overflows is burnt, which is one more.
+        definition::Step::Move(one) => 1 + usize::from(one.overflow == definition::Overflow::Burn),
         definition::Step::Draw(_) => 1,
         definition::Step::Craft(_) => most,
         definition::Step::If(one) => legs(definition, &one.then).max(legs(definition, &one.otherwise)),
@@ -326,6 +343,8 @@ struct Names<'d> {
     lets: BTreeMap<Arc<str>, Result<(Node, Type), String>>,
     /// Those that are being read: one that refers to itself has no value.
     open: Vec<Arc<str>>,
+    /// Those that do, or whose chain of names is too long.
+    endless: BTreeSet<Arc<str>>,
 }
 
 impl<'d> Names<'d> {
@@ -339,7 +358,8 @@ impl<'d> Names<'d> {
                 }
             }
         }
-        let mut names = Names { definition, play, drawn: BTreeSet::new(), lets: BTreeMap::new(), open: Vec::new() };
+        let mut names =
+            Names { definition, play, drawn: BTreeSet::new(), lets: BTreeMap::new(), open: Vec::new(), endless: BTreeSet::new() };
         drawn(&play.steps, &mut names.drawn);
         names
     }
@@ -349,7 +369,9 @@ impl<'d> Names<'d> {
             return Some(known.clone());
         }
         let formula = self.play.lets.iter().find(|(one, _)| one.as_str() == name).map(|(_, formula)| formula)?;
-        if self.open.iter().any(|open| &**open == name) {
+        if self.open.iter().any(|open| &**open == name) || self.open.len() >= CHAIN_OF_NAMES_MAX {
+            // Whoever refers to it has no fault of its own.
+            self.endless.insert(name.into());
             return Some(Err(format!("{name} refers to itself")));
         }
         self.open.push(name.into());
@@ -368,7 +390,18 @@ impl Scope for Names<'_> {
         if let Some((_, arg)) = self.play.args.iter().find(|(one, _)| one.as_str() == name) {
             return Some(if arg.kind == ArgKind::Amount { Type::Int } else { Type::Text });
         }
-        if self.play.roll.keys().any(|one| one.as_str() == name) {
+        if let Some((_, (from, to))) = self.play.roll.iter().find(|(one, _)| one.as_str() == name) {
+            // What its bounds refer to must not refer to it.
+            if self.open.iter().any(|open| &**open == name) || self.open.len() >= CHAIN_OF_NAMES_MAX {
+                self.endless.insert(name.into());
+                return Some(Type::Int);
+            }
+            self.open.push(name.into());
+            for bound in [from, to] {
+                // Faults are told where they stand.
+                let _read = formula::read(&bound.0, Some(Type::Int), self);
+            }
+            self.open.pop();
             return Some(Type::Int);
         }
         // A fault in it is told where it stands.
@@ -418,6 +451,13 @@ impl PlayReading<'_, '_> {
         for (name, (from, to)) in &play.roll {
             let from = self.node(&format!("roll.{name}[0]"), from, Some(Type::Int));
             rolls.insert(text(name), (from, self.node(&format!("roll.{name}[1]"), to, Some(Type::Int))));
+        }
+        for name in std::mem::take(&mut self.names.endless) {
+            let part = if play.roll.keys().any(|one| one.as_str() == &*name) { "roll" } else { "let" };
+            self.fault(
+                &format!("{part}.{name}"),
+                format!("refers to itself, or through more than {CHAIN_OF_NAMES_MAX} other names to something"),
+            );
         }
         let needs = play.need.iter().enumerate().map(|(at, need)| self.need(at, need)).collect();
         let steps = self.steps("do", &play.steps, 0);
@@ -483,13 +523,17 @@ impl PlayReading<'_, '_> {
     }
 
     fn owner(&mut self, part: &str, formula: &Formula) -> Node {
-        if !formula.0.starts_with('@') {
-            return self.node(part, formula, Some(Type::Text));
-        }
-        if !OWN.contains(&formula.0.as_str()) {
+        let node = match formula.0.starts_with('@') {
+            true => Node::Value(Datum::Text(formula.0.as_str().into())),
+            false => self.node(part, formula, Some(Type::Text)),
+        };
+        if let Node::Value(Datum::Text(owner)) = &node
+            && owner.starts_with('@')
+            && !OWN.contains(&&**owner)
+        {
             self.fault(part, format!("the realm's own accounts are {}", OWN.join(", ")));
         }
-        Node::Value(Datum::Text(formula.0.as_str().into()))
+        node
     }
 
     fn arg(&mut self, name: &Name, arg: &definition::Arg) -> Parameter {

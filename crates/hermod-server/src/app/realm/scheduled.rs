@@ -18,23 +18,26 @@ use crate::code::{Code, Problem};
 impl App {
     /// Runs what is due in a realm; when something is due next.
     pub(crate) async fn run_due(&self, space: &SpaceId, id: &RealmId) -> Result<Option<Micros>, Problem> {
-        loop {
-            let place = self.engine.partitions().place(space, id.as_str());
-            let Outcome::Done(waiting) = self.engine.run(&ReadDue::new(place, id.clone(), DUE_MAX), None).await?.outcome else {
-                return Err(lost());
-            };
-            let mut ran = 0;
-            for (at, what) in &waiting.first {
-                if *at > waiting.now {
-                    return Ok(Some(*at));
-                }
-                self.run_one(space, id, what).await?;
-                ran += 1;
+        let place = self.engine.partitions().place(space, id.as_str());
+        let Outcome::Done(waiting) = self.engine.run(&ReadDue::new(place, id.clone(), DUE_MAX), None).await?.outcome else {
+            return Err(lost());
+        };
+        for (at, what) in &waiting.first {
+            if *at > waiting.now {
+                return Ok(Some(*at));
             }
-            if ran < DUE_MAX {
-                return Ok(None);
+            // A fault of ours in one must not hold up the others.
+            let (app, of, realm, one) = (self.clone(), space.clone(), id.clone(), what.clone());
+            match tokio::spawn(async move { app.run_one(&of, &realm, &one).await }).await {
+                Ok(ran) => ran?,
+                Err(fault) => {
+                    tracing::error!(realm = %id, error = %fault, "a scheduled play failed, and is dropped");
+                    self.drop_scheduled(space, id, what).await?;
+                }
             }
         }
+        // There may be more; the other realms have their turn first.
+        Ok((waiting.first.len() == DUE_MAX).then_some(waiting.now))
     }
 
     async fn run_one(&self, space: &SpaceId, id: &RealmId, what: &[u8]) -> Result<(), Problem> {

@@ -1,0 +1,140 @@
+//! What a tester did to realms, each a row of its own.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::play::{done, refused};
+use crate::http::site::{Caller, SOON};
+use crate::queue::on_every_store;
+
+const REALM: &str = "/v1/realms/x";
+
+fn coins(plays: Value) -> Value {
+    json!({"assets": {"coin": {"kind": "currency"}, "cap": {"max": 10}}, "counters": {"ran": {}}, "plays": plays})
+}
+
+fn mint(qty: &str) -> Value {
+    json!({"move": {"from": "@mint", "to": "by", "asset": "coin", "qty": qty}})
+}
+
+async fn play(team: &Caller, play: &str, key: &str, args: Value) -> Result<Value> {
+    team.post(&format!("{REALM}/plays/{play}"), &json!({"by": "u", "key": key, "args": args})).await?.expect(200)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_refer_to_themselves_are_refused() -> Result<()> {
+    let site = crate::http::site::Site::start().await?;
+    let chain: Value =
+        (0..40).map(|n| (format!("a{n}"), json!(format!("a{} + 0", n + 1)))).chain([("a40".to_owned(), json!("1"))]).collect();
+    let many: Value = (0..800).map(|n| (format!("a{n}"), json!(format!("a{} + 0", n + 1)))).collect();
+    for (play, field) in [
+        (json!({"let": {"a": "b", "b": "a"}, "do": [mint("a")]}), "plays.p.let.a"),
+        (json!({"let": {"a": "a + 1"}, "do": [mint("a")]}), "plays.p.let.a"),
+        (json!({"roll": {"x": ["x", 5]}, "do": [mint("x")]}), "plays.p.roll.x"),
+        (json!({"roll": {"x": ["y", 5], "y": ["x", 5]}, "do": [mint("x")]}), "plays.p.roll.x"),
+        (json!({"let": {"a": "r"}, "roll": {"r": ["a", 5]}, "do": [mint("a")]}), "plays.p.let.a"),
+        (json!({"let": chain, "do": [mint("a0")]}), "plays.p.let.a16"),
+        (json!({"let": many, "do": [mint("a0")]}), "plays.p.let"),
+        (json!({"do": [{"move": {"from": "'@foo'", "to": "by", "asset": "coin", "qty": 1}}]}), "plays.p.do[0].move.from"),
+    ] {
+        let reply = site.admin.put(REALM, &coins(json!({"p": play}))).await?;
+        ensure!(reply.status == 400, "{field}: {} {}", reply.status, reply.text().chars().take(500).collect::<String>());
+        let faults = reply.text();
+        ensure!(faults.contains(&format!("\"{field}\"")), "{field} is not named: {}", faults.chars().take(500).collect::<String>());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_spent_first_must_be_there_first() -> Result<()> {
+    on_every_store(async |_, team| {
+        let to_house = |qty: &str| json!({"move": {"from": "by", "to": "@house", "asset": "coin", "qty": qty}});
+        let cap = |from: &str, to: &str, qty: i64| json!({"move": {"from": from, "to": to, "asset": "cap", "qty": qty}});
+        let plays = json!({
+            "bet": {"args": {"stake": "amount"}, "do": [to_house("stake"), {"move": {"from": "@house", "to": "by", "asset": "coin", "qty": "2 * stake"}}]},
+            "back": {"do": [to_house("100"), mint("100")]},
+            "over": {"do": [cap("@mint", "by", 12), cap("by", "@burn", 5)]},
+            "self": {"args": {"q": "amount"}, "do": [{"move": {"from": "by", "to": "by", "asset": "coin", "qty": "q"}}]},
+            "any": {"args": {"from": "text"}, "do": [{"move": {"from": "from", "to": "by", "asset": "coin", "qty": 5}}]},
+        });
+        team.put(REALM, &coins(plays)).await?.expect(201)?;
+        refused(&play(team, "bet", "1", json!({"stake": 1000})).await?, "funds")?;
+        refused(&play(team, "back", "2", json!({})).await?, "funds")?;
+        refused(&play(team, "over", "3", json!({})).await?, "stack")?;
+        refused(&play(team, "self", "4", json!({"q": 1_000_000})).await?, "funds")?;
+        for (key, own) in [("5", "@foo"), ("6", "@mint:zzz"), ("7", "@house"), ("8", "@mint"), ("9", "@burn:p")] {
+            let reply = team.post(&format!("{REALM}/plays/any"), &json!({"by": "u", "key": key, "args": {"from": own}})).await?;
+            reply.problem(422, "play_failed", None)?;
+        }
+        let commit = async |key: &str, legs: Value| team.post(&format!("{REALM}/commits"), &json!({"key": key, "legs": legs})).await?.expect(200);
+        let leg = |from: &str, to: &str, asset: &str, qty: u64| json!({"from": from, "to": to, "asset": asset, "qty": qty, "overflow": "burn"});
+        done(&commit("c1", json!([leg("@mint", "a", "cap", 10), leg("@mint", "a", "coin", 100)])).await?)?;
+        refused(&commit("c2", json!([leg("a", "a", "coin", 500)])).await?, "funds")?;
+        refused(&commit("c3", json!([leg("d", "e", "coin", 5), leg("a", "d", "coin", 5)])).await?, "funds")?;
+        done(&commit("c4", json!([leg("a", "d", "coin", 5), leg("d", "e", "coin", 5)])).await?)?;
+        // To oneself nothing is burnt.
+        done(&commit("c5", json!([leg("a", "a", "cap", 5)])).await?)?;
+        let account = team.get(&format!("{REALM}/accounts/a")).await?.expect(200)?;
+        assert_eq!((&account["assets"]["cap"]["balance"], &account["assets"]["coin"]["balance"]), (&json!(10), &json!(95)));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_much_in_one_commit_is_refused_in_words() -> Result<()> {
+    on_every_store(async |_, team| {
+        let moves = |event: &str, many: usize| -> Value {
+            (0..many).map(|_| json!({"move": {"from": "@mint", "to": "by", "asset": "coin", "qty": 1, "event": event}})).collect()
+        };
+        let mut realm = coins(json!({
+            "many": {"do": moves("a", 16)}, "more": {"internal": true, "do": moves("b", 15)},
+            "later": {"do": [{"schedule": {"play": "ran", "in": 0}}]},
+            "loop": {"do": moves("c", 1)}, "again": {"internal": true, "do": moves("c", 1)},
+            "ran": {"internal": true, "do": [{"counter": {"name": "ran", "add": 1}}]},
+        }));
+        realm["rules"] = json!([{"on": "a", "play": "more"}, {"on": "c", "play": "again", "mode": "after"}]);
+        team.put(REALM, &realm).await?.expect(201)?;
+        team.post(&format!("{REALM}/plays/many"), &json!({"by": "u", "key": "m"})).await?.problem(422, "play_failed", None)?;
+        // Four holds of 64 legs each are more than one commit takes.
+        done(&play(team, "loop", "seed", json!({})).await?)?;
+        let seeded = json!({"key": "coins", "legs": [{"from": "@mint", "to": "a", "asset": "coin", "qty": 1000}]});
+        done(&team.post(&format!("{REALM}/commits"), &seeded).await?.expect(200)?)?;
+        let mut holds = Vec::new();
+        for number in 0..4 {
+            let legs: Vec<Value> = (0..64).map(|_| json!({"from": "a", "to": "b", "asset": "coin", "qty": 1})).collect();
+            let held =
+                team.post(&format!("{REALM}/holds"), &json!({"key": format!("h{number}"), "legs": legs, "in": "1h"})).await?.expect(200)?;
+            holds.push(held["hold"].as_str().context("a hold")?.to_owned());
+        }
+        team.post(&format!("{REALM}/commits"), &json!({"key": "all", "capture": holds})).await?.problem(422, "play_failed", None)?;
+        done(&team.post(&format!("{REALM}/commits"), &json!({"key": "two", "capture": holds[..2]})).await?.expect(200)?)?;
+        // What follows from itself for ever holds up nobody else.
+        done(&play(team, "later", "l", json!({})).await?)?;
+        let began = std::time::Instant::now();
+        while team.get(&format!("{REALM}/accounts/u")).await?.expect(200)?["counters"]["ran"]["value"] != 1 {
+            ensure!(began.elapsed() < SOON, "what was scheduled did not run");
+        }
+        // Now it ends.
+        realm["rules"] = json!([]);
+        team.put(REALM, &realm).await?.expect(200)?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_realm_are_its_own_and_pages_end() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.put(REALM, &coins(json!({"p": {"do": [mint("1")]}}))).await?.expect(201)?;
+        // A subject of the realm's name, under the same key.
+        let check = crate::http::site::Ask::json("POST", "/v1/limit/check", &json!({"subject": "x", "action": "a"})).once("I1");
+        team.send(&check).await?.expect(200)?;
+        done(&play(team, "p", "I1", json!({})).await?)?;
+        for path in ["events?after=18446744073709551615", "ledger?cursor=18446744073709551615", "events?after=9007199254740991"] {
+            team.get(&format!("{REALM}/{path}")).await?.expect(200)?;
+        }
+        Ok(())
+    })
+    .await
+}
