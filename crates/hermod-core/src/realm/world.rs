@@ -1,5 +1,7 @@
 //! A realm that is ready to be played: its definition with every formula read and every reference checked.
 
+mod hints;
+mod names;
 mod reading;
 
 use std::collections::BTreeMap;

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Fault;
+use super::hints::hint;
+use super::names::{CHAIN_OF_NAMES_MAX, Names};
 use crate::id::Name;
 use crate::pick::Zone;
 use crate::realm::definition::{self, ArgKind, Count, Definition, Formula, Mode, Play, Return, Types};
-use crate::realm::formula::{self, Datum, Node, Read, Scope, Type};
+use crate::realm::formula::{self, Datum, Node, Type};
 use crate::realm::plan::{AMOUNT_MAX, FUNDS, STACK};
 use crate::realm::play::{CountTo, Counting, Moving, Needed, Needs, Parameter, Played, Returns, Step};
 use crate::realm::timer::Clockwork;
@@ -19,9 +21,7 @@ const NEEDS_MAX: usize = 32;
 /// The most of anything else in a definition.
 const PARTS_MAX: usize = 1_000;
 /// How many plays may follow from each other in one commit.
-const CHAIN_MAX: usize = 4;
-/// How many names may refer to each other, one to the next.
-const CHAIN_OF_NAMES_MAX: usize = 16;
+pub(super) const CHAIN_MAX: usize = 4;
 /// The most names, values and facts of a play.
 const NAMES_MAX: usize = 64;
 const TOLD_MAX: usize = 32;
@@ -31,9 +31,9 @@ const OWN: [&str; 4] = ["@mint", "@burn", "@house", "@escrow"];
 /// What a play cannot be called: commits of other kinds are.
 const RESERVED: [&str; 5] = ["commit", "hold", "capture", "release", "revert"];
 
-type Plays = BTreeMap<Arc<str>, Played>;
+pub(super) type Plays = BTreeMap<Arc<str>, Played>;
 type Timers = BTreeMap<Arc<str>, Clockwork>;
-type Rules = BTreeMap<Arc<str>, Vec<(Arc<str>, Mode)>>;
+pub(super) type Rules = BTreeMap<Arc<str>, Vec<(Arc<str>, Mode)>>;
 
 pub(super) fn read(definition: &Definition) -> Result<(Plays, Timers, Rules), Vec<Fault>> {
     let mut reading = Reading { definition, faults: Vec::new(), types: BTreeSet::new() };
@@ -248,182 +248,6 @@ fn event_types(play: &str, steps: &[definition::Step], types: &mut BTreeSet<Arc<
             }
             _ => {}
         }
-    }
-}
-
-/// What a play and those that follow from it in the same commit are likely to ask of the state.
-fn hint(plays: &Plays, rules: &Rules, name: &str, hints: &mut Vec<(Read, Vec<Node>)>, depth: usize) {
-    let Some(play) = plays.get(name).filter(|_| depth <= CHAIN_MAX) else { return };
-    let mut seen = |read: Read, args: &[Node]| {
-        let is_plain = args.iter().all(|arg| matches!(arg, Node::Value(_) | Node::Name(_)));
-        let hint = (read, args.to_vec());
-        if is_plain && hints.len() < 64 && !hints.contains(&hint) {
-            hints.push(hint);
-        }
-    };
-    let mut types = BTreeSet::new();
-    play.nodes(name, &mut |node| node.reads(&mut seen), &mut types);
-    let follows = types.iter().filter_map(|one| rules.get(&**one)).flatten().filter(|(_, mode)| *mode == Mode::Inline);
-    for (next, _) in follows {
-        hint(plays, rules, next, hints, depth + 1);
-    }
-}
-
-impl Played {
-    /// All formulas, and the types of all events.
-    fn nodes(&self, name: &str, seen: &mut dyn FnMut(&Node), types: &mut BTreeSet<Arc<str>>) {
-        self.lets.values().for_each(&mut *seen);
-        self.rolls.values().for_each(|(from, to)| [from, to].into_iter().for_each(&mut *seen));
-        for needed in &self.needs {
-            match &needed.what {
-                Needs::Condition(node) => seen(node),
-                Needs::Timer(timer) => seen(&timer_node(timer)),
-            }
-        }
-        for (_, returned) in &self.returns {
-            if let Returns::Node(node) = returned {
-                seen(node);
-            }
-        }
-        step_nodes(name, &self.steps, seen, types);
-    }
-}
-
-fn timer_node(timer: &Arc<str>) -> Node {
-    Node::Read(Read::Ready, [Node::Name("by".into()), Node::Value(Datum::Text(Arc::clone(timer)))].into())
-}
-
-fn step_nodes(play: &str, steps: &[Step], seen: &mut dyn FnMut(&Node), types: &mut BTreeSet<Arc<str>>) {
-    let of = |of: &Option<Node>| of.clone().unwrap_or_else(|| Node::Name("by".into()));
-    let named = |read: Read, of: Node, name: &Arc<str>| Node::Read(read, [of, Node::Value(Datum::Text(Arc::clone(name)))].into());
-    for step in steps {
-        match step {
-            Step::Move(one) => {
-                [&one.from, &one.to, &one.qty].into_iter().for_each(&mut *seen);
-                types.extend(one.types.clone().map_or_else(|| [play.into(), play.into()], |(from, to)| [from, to]));
-            }
-            Step::Claim { seconds, .. } => seconds.iter().for_each(&mut *seen),
-            Step::Effect { name, of: whose, value, seconds, .. } => {
-                [value, seconds].into_iter().for_each(&mut *seen);
-                seen(&named(Read::Effect, of(whose), name));
-            }
-            Step::Count(one) => {
-                one.seconds.iter().for_each(&mut *seen);
-                let read = if one.kind == 'c' { Read::Counter } else { Read::Box };
-                match &one.to {
-                    CountTo::Set(node) => seen(node),
-                    CountTo::Add(node) => {
-                        seen(node);
-                        seen(&named(read, of(&one.of), &one.name));
-                    }
-                    CountTo::Clear => {}
-                }
-            }
-            Step::Craft { event, fee, .. } => types.extend([event, fee].map(|one| one.clone().unwrap_or_else(|| play.into()))),
-            Step::Draw { event, .. } => drop(types.insert(event.clone().unwrap_or_else(|| play.into()))),
-            Step::Schedule { seconds, args, .. } => {
-                seen(seconds);
-                args.iter().for_each(|(_, node)| seen(node));
-            }
-            Step::If { when, then, otherwise } => {
-                seen(when);
-                step_nodes(play, then, seen, types);
-                step_nodes(play, otherwise, seen, types);
-            }
-        }
-    }
-}
-
-/// The names that formulas of a play know.
-struct Names<'d> {
-    definition: &'d Definition,
-    play: &'d Play,
-    /// What was drawn, under the names that steps give it.
-    drawn: BTreeSet<&'d str>,
-    lets: BTreeMap<Arc<str>, Result<(Node, Type), String>>,
-    /// Those that are being read: one that refers to itself has no value.
-    open: Vec<Arc<str>>,
-    /// Those that do, or whose chain of names is too long.
-    endless: BTreeSet<Arc<str>>,
-}
-
-impl<'d> Names<'d> {
-    fn new(definition: &'d Definition, play: &'d Play) -> Names<'d> {
-        fn drawn<'d>(steps: &'d [definition::Step], names: &mut BTreeSet<&'d str>) {
-            for step in steps {
-                match step {
-                    definition::Step::Draw(one) => names.extend(one.name.as_ref().map(Name::as_str)),
-                    definition::Step::If(one) => [&one.then, &one.otherwise].into_iter().for_each(|steps| drawn(steps, names)),
-                    _ => {}
-                }
-            }
-        }
-        let mut names =
-            Names { definition, play, drawn: BTreeSet::new(), lets: BTreeMap::new(), open: Vec::new(), endless: BTreeSet::new() };
-        drawn(&play.steps, &mut names.drawn);
-        names
-    }
-
-    fn bind(&mut self, name: &str) -> Option<Result<(Node, Type), String>> {
-        if let Some(known) = self.lets.get(name) {
-            return Some(known.clone());
-        }
-        let formula = self.play.lets.iter().find(|(one, _)| one.as_str() == name).map(|(_, formula)| formula)?;
-        if self.open.iter().any(|open| &**open == name) || self.open.len() >= CHAIN_OF_NAMES_MAX {
-            // Whoever refers to it has no fault of its own.
-            self.endless.insert(name.into());
-            return Some(Err(format!("{name} refers to itself")));
-        }
-        self.open.push(name.into());
-        let read = formula::read(&formula.0, None, self);
-        self.open.pop();
-        self.lets.insert(name.into(), read.clone());
-        Some(read)
-    }
-}
-
-impl Scope for Names<'_> {
-    fn type_of(&mut self, name: &str) -> Option<Type> {
-        if matches!(name, "by" | "realm" | "key") || self.drawn.contains(name) {
-            return Some(Type::Text);
-        }
-        if let Some((_, arg)) = self.play.args.iter().find(|(one, _)| one.as_str() == name) {
-            return Some(if arg.kind == ArgKind::Amount { Type::Int } else { Type::Text });
-        }
-        if let Some((_, (from, to))) = self.play.roll.iter().find(|(one, _)| one.as_str() == name) {
-            // What its bounds refer to must not refer to it.
-            if self.open.iter().any(|open| &**open == name) || self.open.len() >= CHAIN_OF_NAMES_MAX {
-                self.endless.insert(name.into());
-                return Some(Type::Int);
-            }
-            self.open.push(name.into());
-            for bound in [from, to] {
-                // Faults are told where they stand.
-                let _read = formula::read(&bound.0, Some(Type::Int), self);
-            }
-            self.open.pop();
-            return Some(Type::Int);
-        }
-        // A fault in it is told where it stands.
-        self.bind(name).map(|read| read.map_or(Type::Int, |(_, found)| found))
-    }
-
-    fn names(&self) -> Vec<String> {
-        let own = ["by", "key", "realm"].into_iter().chain(self.drawn.iter().copied());
-        let play = self.play.args.keys().chain(self.play.roll.keys()).chain(self.play.lets.keys()).map(Name::as_str);
-        own.chain(play).map(str::to_owned).collect()
-    }
-
-    fn check(&self, read: Read, name: &str) -> Result<(), String> {
-        let has = |mut names: Box<dyn Iterator<Item = &Name> + '_>| names.any(|one| one.as_str() == name);
-        let (noun, is_there) = match read {
-            Read::Balance | Read::Available | Read::Room | Read::Tradable => ("asset", has(Box::new(self.definition.assets.keys()))),
-            Read::Effect => ("effect", has(Box::new(self.definition.effects.keys()))),
-            Read::Counter => ("counter", has(Box::new(self.definition.counters.keys()))),
-            Read::Box => ("box", has(Box::new(self.definition.boxes.keys()))),
-            Read::Streak | Read::Ready => ("timer", has(Box::new(self.definition.timers.keys()))),
-        };
-        if is_there { Ok(()) } else { Err(format!("refers to the {noun} {name}, which there is not")) }
     }
 }
 
