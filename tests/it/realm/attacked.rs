@@ -138,3 +138,28 @@ async fn keys_of_a_realm_are_its_own_and_pages_end() -> Result<()> {
     })
     .await
 }
+
+/// What a play that follows only looked at, before it was refused, is moved by the play it follows from, with its board and bounds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_play_that_followed_leaves_no_trace_on_what_comes_after() -> Result<()> {
+    on_every_store(async |_, team| {
+        let step = |asset: &str, event: &str| json!({"move": {"from": "@mint", "to": "by", "asset": asset, "qty": 1, "event": event}});
+        let realm = json!({
+            "assets": {"coin": {"kind": "currency", "board": true, "max": 2}, "cap": {}},
+            "rules": [{"on": "capped", "play": "look"}],
+            "plays": {
+                "both": {"do": [step("cap", "capped"), step("coin", "paid")]},
+                "look": {"internal": true, "need": [{"if": "balance(by, 'coin') > 100", "else": "poor"}]},
+            },
+        });
+        team.put(REALM, &realm).await?.expect(201)?;
+        for (key, rank) in [("1", 1), ("2", 2)] {
+            let told = play(team, "both", key, json!({})).await?;
+            assert_eq!((&told["also"][0]["code"], &told["balances"]["u"]["coin"]), (&json!("poor"), &json!(rank)), "{told}");
+            let board = team.get(&format!("{REALM}/boards/coin")).await?.expect(200)?;
+            assert_eq!(board["items"], json!([{"rank": 1, "owner": "u", "balance": rank}]));
+        }
+        refused(&play(team, "both", "3", json!({})).await?, "stack")
+    })
+    .await
+}

@@ -88,8 +88,7 @@ pub(crate) struct Deeds {
     from: Micros,
     until: Option<Micros>,
     postings: Vec<Posting>,
-    /// With what it was before.
-    marks: Vec<(Marking, Option<Mark>)>,
+    marks: Vec<Marking>,
     pub legs: Vec<Leg>,
     pub draws: Vec<Drawn>,
     pub later: Vec<(Due, Box<[u8]>)>,
@@ -109,13 +108,15 @@ impl<'a> Run<'a> {
         let now = std::mem::take(&mut self.done);
         let keep = |one: &Posting| before.postings.iter().find(|posting| posting.account == one.account);
         let postings = now.postings.into_iter().map(|one| {
-            let was = keep(&one).cloned().unwrap_or_else(|| Posting::look(one.account.clone()));
-            Posting { expect: one.expect, ..was }
+            let expect = one.expect;
+            // One that was not there before keeps its bounds and its board, for whoever changes it next.
+            let was = keep(&one).cloned().unwrap_or(Posting { delta: 0, lien: None, drops: Vec::new(), ..one });
+            Posting { expect, ..was }
         });
-        let mark = |one: &Marking| before.marks.iter().find(|(marking, _)| marking.name == one.name);
-        let marks = now.marks.into_iter().map(|(one, is)| {
-            let was = mark(&one).map_or_else(|| Marking::look(Arc::clone(&one.name)), |(marking, _)| marking.clone());
-            (Marking { expect: one.expect, ..was }, is)
+        let mark = |one: &Marking| before.marks.iter().find(|marking| marking.name == one.name);
+        let marks = now.marks.into_iter().map(|one| {
+            let was = mark(&one).cloned().unwrap_or_else(|| Marking::look(Arc::clone(&one.name)));
+            Marking { expect: one.expect, ..was }
         });
         let (postings, marks) = (postings.collect(), marks.collect());
         let (from, until) = (now.from, now.until);
@@ -345,9 +346,9 @@ impl<'a> Run<'a> {
     }
 
     fn marking(&mut self, name: &str) -> usize {
-        let found = self.done.marks.iter().position(|(marking, _)| &*marking.name == name);
+        let found = self.done.marks.iter().position(|marking| &*marking.name == name);
         found.unwrap_or_else(|| {
-            self.done.marks.push((Marking::look(name.into()), None));
+            self.done.marks.push(Marking::look(name.into()));
             self.done.marks.len() - 1
         })
     }
@@ -359,7 +360,7 @@ impl<'a> Run<'a> {
         }
         let at = self.marking(name);
         let now = self.now;
-        let (marking, _) = self.done.marks.get(at).expect("it is there");
+        let marking = self.done.marks.get(at).expect("it is there");
         match marking.then {
             Then::Write { .. } => return Ok(marking.written(now)),
             Then::Forget => return Ok(None),
@@ -377,9 +378,8 @@ impl<'a> Run<'a> {
                 self.until(mark.at);
             }
         }
-        if let Some((marking, was)) = self.done.marks.get_mut(at) {
+        if let Some(marking) = self.done.marks.get_mut(at) {
             marking.expect = Some(is.clone());
-            was.clone_from(&is);
         }
         Ok(is)
     }
@@ -387,7 +387,7 @@ impl<'a> Run<'a> {
     /// Changes a mark.
     pub(crate) fn put_mark(&mut self, name: &str, then: Then) {
         let at = self.marking(name);
-        if let Some((marking, _)) = self.done.marks.get_mut(at) {
+        if let Some(marking) = self.done.marks.get_mut(at) {
             marking.then = then;
         }
     }
@@ -395,7 +395,7 @@ impl<'a> Run<'a> {
     /// A mark's time must have come, which is checked where it is applied.
     pub(crate) fn ready(&mut self, name: &str, code: &Arc<str>) {
         let at = self.marking(name);
-        if let Some((marking, _)) = self.done.marks.get_mut(at) {
+        if let Some(marking) = self.done.marks.get_mut(at) {
             marking.ready = Some(Arc::clone(code));
         }
     }
@@ -427,10 +427,10 @@ impl<'a> Run<'a> {
     pub(crate) fn plan(self, act: Act, entry: Box<[u8]>, told: Box<[u8]>) -> Plan {
         let Deeds { from, until, mut postings, marks, later, .. } = self.done;
         // What was looked at holds from the time of the look on.
-        let from = if until.is_some() || marks.iter().any(|(marking, _)| marking.expect.is_some()) { from.max(self.now) } else { from };
+        let from = if until.is_some() || marks.iter().any(|marking| marking.expect.is_some()) { from.max(self.now) } else { from };
         // One that neither changed nor was looked at says nothing.
         postings.retain(|one| one.delta != 0 || one.expect.is_some() || one.lien.is_some() || !one.drops.is_empty());
-        let mut markings: Vec<_> = marks.into_iter().map(|(marking, _)| marking).collect();
+        let mut markings = marks;
         markings.retain(|one| one.then != Then::Stay || one.expect.is_some() || one.ready.is_some());
         Plan {
             act,
