@@ -14,6 +14,9 @@ use crate::http::site::Caller;
 
 /// So long those rest who are not answered and go on.
 const PAUSE: Duration = Duration::from_millis(20);
+/// So often those who are patient are not answered when all should be well again: what was under way on a connection
+/// that hangs takes its time to fail.
+const UNANSWERED_MAX: u32 = 3;
 
 /// Those who push and claim, until they are told to stop. What is not answered they try no more.
 #[derive(Clone, Debug, Default)]
@@ -144,10 +147,17 @@ impl Load {
     }
 
     /// Works until nothing is left: not even what somebody held who is gone.
+    /// Those who are patient ask again where there is no answer.
     pub(super) async fn drain(&self, team: &Caller, queue: &str) -> Result<()> {
+        let mut patience = if self.is_patient { UNANSWERED_MAX } else { 0 };
         loop {
-            let worked = self.work(team, queue, 200, 100).await?.context("an answer")?;
-            let stats = team.stats(queue).await?;
+            let (worked, stats) = (self.work(team, queue, 200, 100).await?, team.stats(queue).await);
+            let (Some(worked), Ok(stats)) = (worked, stats) else {
+                ensure!(patience > 0, "nothing is answered");
+                patience -= 1;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             let left: u64 = ["ready", "scheduled", "leased"].iter().filter_map(|name| stats[name].as_u64()).sum();
             if worked == 0 && left == 0 {
                 return Ok(());

@@ -126,12 +126,20 @@ async fn keep(options: Options, status: watch::Sender<Status>, doubted: Arc<Noti
             if !is_part {
                 let _looked = tokio::time::timeout(WATCH_EVERY, doubted.notified()).await;
             }
-            if is_alive(&lanes, &options).await {
+            if is_alive(&lanes, options.timeout / 4).await {
                 (wait, is_part) = (RETRY_FIRST, false);
                 continue;
             }
             if !is_part {
                 tracing::warn!(store = %options.address, "the store is lost, or a part of it; connecting again");
+            }
+            // A connection can hang though the store is there: the client of a cluster may when nodes change their
+            // parts. New ones then have an answer at once, and nobody is turned away meanwhile.
+            if let Ok(Ok(lanes)) = tokio::time::timeout(options.timeout, connect(&options)).await {
+                tracing::info!(store = %options.address, "the store is connected");
+                status.send_replace(Status::Ready(Arc::new(lanes)));
+                (wait, is_part) = (RETRY_FIRST, false);
+                continue;
             }
             is_part = lanes.next().is_partly_alive().await;
             if !is_part {
@@ -160,24 +168,25 @@ async fn keep(options: Options, status: watch::Sender<Status>, doubted: Arc<Noti
     }
 }
 
-/// Whether every lane answers, and still from a primary.
-async fn is_alive(lanes: &Lanes, options: &Options) -> bool {
-    let is_alive = async |mut connection: Connection| {
-        let answer = tokio::time::timeout(options.timeout, fitness::is_primary(&mut connection)).await;
+/// Whether every lane answers in time, and still from a primary.
+async fn is_alive(lanes: &Arc<Lanes>, patience: Duration) -> bool {
+    let answers = async move |connection: &mut Connection| {
+        let answer = tokio::time::timeout(patience, fitness::is_primary(connection)).await;
         matches!(answer, Ok(Ok(true)))
     };
-    for connection in &lanes.lanes {
-        if !is_alive(connection.clone()).await {
-            return false;
-        }
+    let mut all = JoinSet::new();
+    for mut lane in lanes.lanes.clone() {
+        all.spawn(async move { answers(&mut lane).await });
     }
-    for lane in &lanes.durable {
-        let connection = lane.lock().await.clone();
-        if !is_alive(connection).await {
-            return false;
-        }
+    for position in 0..lanes.durable.len() {
+        let lanes = Arc::clone(lanes);
+        all.spawn(async move {
+            // Behind those who wait for replicas on it: before them it would wait for the same.
+            let Some(lane) = lanes.durable.get(position) else { return true };
+            answers(&mut *lane.lock().await).await
+        });
     }
-    true
+    all.join_all().await.into_iter().all(|is_alive| is_alive)
 }
 
 async fn connect(options: &Options) -> Result<Lanes, Unfit> {
