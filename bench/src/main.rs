@@ -19,6 +19,10 @@ mod redis;
 
 use anyhow::{Result, bail};
 
+/// The same as the server's, for both sides.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "say what to measure: limit, pick, queue or realm, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
                      queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route, queue-sticky-takeover (the last two: queue --sticky), \
                      realm-postgres, realm-redis, realm-hot, realm-board";

@@ -18,6 +18,7 @@ use hermod_tests::server;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use crate::load::closed_loop;
 use crate::ratio::{Measured, Rounds, median};
@@ -29,7 +30,8 @@ const SUBJECTS: usize = 256;
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 7;
 const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
-const SEED_SIZES: [usize; 3] = [10, 100, 1_000];
+/// The decks that the seed's algorithm is run on: how many messages, and how many of them are at their cap.
+const SEED_DECKS: [(usize, usize); 4] = [(10, 0), (100, 0), (1_000, 0), (100, 50)];
 const WANTED_COST: f64 = 1.5;
 const WANTED: f64 = 10.0;
 /// Tokens of each message a second: more than are ever taken, so that nothing is refused.
@@ -41,8 +43,8 @@ pub(crate) async fn run() -> Result<()> {
     let embedded = Picks::open("embedded").await?;
     cost("Redis", store.pid(), &on_redis).await?;
     cost("embedded, durable", std::process::id(), &embedded).await?;
-    for size in SEED_SIZES {
-        beside(&store, &on_redis, size).await?;
+    for (size, capped) in SEED_DECKS {
+        beside(&store, &on_redis, size, capped).await?;
     }
     on_redis.server.shutdown().await;
     embedded.server.shutdown().await;
@@ -54,7 +56,7 @@ async fn cost(name: &str, pid: u32, picks: &Picks) -> Result<()> {
     let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); SIZES.len()];
     for round in 0..=ROUNDS {
         for (size, all) in SIZES.into_iter().zip(&mut measured) {
-            let one = picks.measure(pid, size, if round == 0 { Duration::from_secs(3) } else { ROUND }).await?;
+            let one = picks.measure(pid, &deck(size, 0), if round == 0 { Duration::from_secs(3) } else { ROUND }).await?;
             if round > 0 {
                 all.push(one);
             }
@@ -74,16 +76,22 @@ async fn cost(name: &str, pid: u32, picks: &Picks) -> Result<()> {
     Ok(())
 }
 
-/// Beside the algorithm of the seed.
-async fn beside(store: &server::Redis, picks: &Picks, size: usize) -> Result<()> {
+/// Beside the algorithm of the seed, where everybody was sent every message before.
+async fn beside(store: &server::Redis, picks: &Picks, size: usize, capped: usize) -> Result<()> {
+    let deck = deck(size, capped);
     let mut seeds = Vec::new();
-    for _ in 0..CALLERS {
-        seeds.push(Arc::new(Mutex::new(Seed::open(&store.url(), size).await?)));
+    for caller in 0..CALLERS {
+        let mut seed = Seed::open(&store.url(), size, capped).await?;
+        for count in 0..own_subjects() {
+            seed.fill(&subject(caller, count)).await?;
+        }
+        seeds.push(Arc::new(Mutex::new(seed)));
     }
+    picks.fill(&deck, size).await?;
     let mut rounds = Rounds::default();
     for round in 0..=ROUNDS {
         let span = if round == 0 { Duration::from_secs(3) } else { ROUND };
-        let ours = picks.measure(store.pid(), size, span).await?;
+        let ours = picks.measure(store.pid(), &deck, span).await?;
         let theirs = closed_loop(store.pid(), CALLERS, span, |caller| {
             let seed = seeds.get(caller).cloned().expect("each caller has one");
             move |count| {
@@ -96,15 +104,23 @@ async fn beside(store: &server::Redis, picks: &Picks, size: usize) -> Result<()>
             rounds.add(ours, theirs);
         }
     }
-    let title = format!("picks on Redis, {size} messages, {CALLERS} concurrent");
+    let title = format!("picks on Redis, {size} messages, {capped} of them at their cap, all sent before, {CALLERS} concurrent");
     rounds.print(&title, "hermod pick", "the seed's commands, one at a time", WANTED)
+}
+
+/// The name of a deck of so many messages, so many of them with a cap that is reached at once.
+fn deck(size: usize, capped: usize) -> String {
+    format!("deck-{size}-{capped}")
+}
+
+/// How many subjects each caller has.
+fn own_subjects() -> u64 {
+    u64::try_from(SUBJECTS / CALLERS).unwrap_or(1)
 }
 
 /// The how many'th subject a caller asks for: no two callers the same.
 fn subject(caller: usize, count: u64) -> String {
-    let own = SUBJECTS / CALLERS;
-    let turn = usize::try_from(count).unwrap_or(0) % own;
-    format!("user-{}", caller * own + turn)
+    format!("{caller}-user-{}", count % own_subjects())
 }
 
 /// A server in this process, with a deck of each size.
@@ -125,10 +141,11 @@ impl Picks {
         let app = server.app().clone();
         let caller = app.caller(server.admin_key()).map_err(|problem| anyhow::anyhow!("{problem:?}"))?;
         let client = Client::new(&server.url())?.with_key(server.admin_key().context("the first start makes a key")?);
-        for size in SIZES {
-            let deck = format!("deck-{size}");
+        for (size, capped) in SIZES.map(|size| (size, 0)).into_iter().chain(SEED_DECKS.into_iter().filter(|(_, capped)| *capped > 0)) {
+            let deck = deck(size, capped);
             client.decks().put(&deck, &DeckDraft::new().subject_cap(None)).await?;
-            let message = |n: usize| MessageDraft::new(json!({"text": "a tip of the day"})).id(format!("m{n}")).cap(Cap::new(TOKENS, "1s"));
+            let cap = |n: usize| if n < capped { Cap::new(1, "1h") } else { Cap::new(TOKENS, "1s") };
+            let message = |n: usize| MessageDraft::new(json!({"text": "a tip of the day"})).id(format!("m{n}")).cap(cap(n));
             let messages: Vec<_> = (0..size).map(message).collect();
             for some in messages.chunks(1_000) {
                 client.decks().messages(&deck).create_all(some).await?;
@@ -137,20 +154,41 @@ impl Picks {
         Ok(Picks { server, app, caller, _folder: folder })
     }
 
-    async fn measure(&self, pid: u32, size: usize, span: Duration) -> Result<Measured> {
-        let deck = format!("deck-{size}");
+    /// Everybody is sent every message.
+    async fn fill(&self, deck: &str, size: usize) -> Result<()> {
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let (app, who, deck) = (self.app.clone(), self.caller.clone(), deck.to_owned());
+            callers.spawn(async move {
+                for count in 0..own_subjects() {
+                    for _ in 0..size {
+                        pick(&app, &who, &deck, &subject(caller, count)).await?;
+                    }
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(done) = callers.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+
+    async fn measure(&self, pid: u32, deck: &str, span: Duration) -> Result<Measured> {
         closed_loop(pid, CALLERS, span, |caller| {
-            let (app, who, deck) = (self.app.clone(), self.caller.clone(), deck.clone());
+            let (app, who, deck) = (self.app.clone(), self.caller.clone(), deck.to_owned());
             move |count| {
                 let (app, who, deck) = (app.clone(), who.clone(), deck.clone());
-                async move {
-                    let ask = PickAsk::new(&deck, &subject(caller, count), false, None)?;
-                    let answer = app.pick(&who, &ask, None).await.map_err(|problem| anyhow::anyhow!("{problem:?}"))?;
-                    ensure!(matches!(answer, PickAnswer::Picked(_)), "nothing was picked");
-                    Ok(())
-                }
+                async move { pick(&app, &who, &deck, &subject(caller, count)).await }
             }
         })
         .await
     }
+}
+
+async fn pick(app: &App, who: &Caller, deck: &str, subject: &str) -> Result<()> {
+    let ask = PickAsk::new(deck, subject, false, None)?;
+    let answer = app.pick(who, &ask, None).await.map_err(|problem| anyhow::anyhow!("{problem:?}"))?;
+    ensure!(matches!(answer, PickAnswer::Picked(_)), "nothing was picked");
+    Ok(())
 }

@@ -15,14 +15,16 @@ use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Client};
 
-/// What a bucket holds, and for how many seconds.
-const TOKENS: i64 = 1_000_000;
-const INTERVAL: u64 = 1;
+/// What a bucket holds, and for how many seconds: more than is ever taken, or what is taken once in a run.
+const AMPLE: (i64, u64) = (1_000_000, 1);
+const CAPPED: (i64, u64) = (1, 3_600);
 
 /// One caller, with a connection of its own.
 pub(super) struct Seed {
     store: MultiplexedConnection,
     messages: Vec<String>,
+    /// So many of them, the first, are at their cap.
+    capped: usize,
     turn: u64,
 }
 
@@ -30,14 +32,35 @@ fn now_seconds() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
+/// The two keys of a bucket.
+fn bucket(user: &str, message: &str) -> (String, String) {
+    (format!("seed:{user}:{message}:last_reset"), format!("seed:{user}:{message}:tokens"))
+}
+
 impl Seed {
-    pub(super) async fn open(url: &str, messages: usize) -> Result<Seed> {
+    pub(super) async fn open(url: &str, messages: usize, capped: usize) -> Result<Seed> {
         let store = Client::open(url)?.get_multiplexed_async_connection().await?;
-        Ok(Seed { store, messages: (0..messages).map(|n| format!("{messages}-{n}")).collect(), turn: 0 })
+        Ok(Seed { store, messages: (0..messages).map(|n| format!("{messages}-{capped}-{n}")).collect(), capped, turn: 0 })
+    }
+
+    fn set_of(&self, user: &str) -> String {
+        format!("seed:{}-{}:{user}", self.messages.len(), self.capped)
+    }
+
+    /// The user was sent every message once: as it is after the first days.
+    pub(super) async fn fill(&mut self, user: &str) -> Result<()> {
+        let (set, now) = (self.set_of(user), now_seconds()?);
+        let rows: Vec<(u64, &String)> = self.messages.iter().map(|message| (now - 60, message)).collect();
+        let _: i64 = self.store.zadd_multiple(&set, &rows).await?;
+        for message in self.messages.iter().take(self.capped) {
+            let (reset, tokens) = bucket(user, message);
+            let _: () = self.store.mset(&[(reset, now.to_string()), (tokens, "0".to_owned())]).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn pick(&mut self, user: &str) -> Result<()> {
-        let set = format!("seed:{}:{user}", self.messages.len());
+        let set = self.set_of(user);
         let sent: Vec<String> = self.store.zrange(&set, 0, -1).await?;
         let known: BTreeSet<&String> = sent.iter().collect();
         let fresh: Vec<&String> = self.messages.iter().filter(|message| !known.contains(message)).collect();
@@ -62,11 +85,13 @@ impl Seed {
     }
 
     async fn may_send(&mut self, user: &str, message: &str) -> Result<bool> {
-        let (reset, tokens) = (format!("seed:{user}:{message}:last_reset"), format!("seed:{user}:{message}:tokens"));
+        let (reset, tokens) = bucket(user, message);
+        let is_capped = self.messages.iter().take(self.capped).any(|one| one == message);
+        let (fill, interval) = if is_capped { CAPPED } else { AMPLE };
         let last: Option<u64> = self.store.get(&reset).await?;
-        if last.is_none_or(|last| now_seconds().is_ok_and(|now| now.saturating_sub(last) > INTERVAL)) {
+        if last.is_none_or(|last| now_seconds().is_ok_and(|now| now.saturating_sub(last) > interval)) {
             let _: () = self.store.set(&reset, now_seconds()?).await?;
-            let _: () = self.store.set(&tokens, TOKENS).await?;
+            let _: () = self.store.set(&tokens, fill).await?;
         }
         let left: Option<i64> = self.store.get(&tokens).await?;
         if left.context("it was filled")? <= 0 {

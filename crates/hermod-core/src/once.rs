@@ -136,8 +136,10 @@ fn run_once<O: Operation>(op: &O, once: &Once, state: &mut State, now: Micros) -
         if kept.fingerprint != once.fingerprint {
             return Ok(Outcome::Conflict);
         }
+        let recalled = op.recalled(&kept.reply, state);
+        let note = recalled.as_deref().unwrap_or(&kept.note);
         // What is kept but not of this operation was another request, whatever its fingerprint.
-        return Ok(op.answer(&kept.reply, Some(&kept.note)).map_or(Outcome::Conflict, Outcome::Replayed));
+        return Ok(op.answer(&kept.reply, Some(note)).map_or(Outcome::Conflict, Outcome::Replayed));
     }
     if state.is_full {
         return Err(Full);

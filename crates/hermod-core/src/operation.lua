@@ -32,13 +32,25 @@ local function shared_by(shared)
   return ARGV[shared + 2]
 end
 
+-- Keeps the reply of the operation whose idempotency key is at hand: its name, where it begins in what was given, how long it is.
+local once_name, once_at, once_size, keep_us, keep_px
+local function keep_reply(reply)
+  local span = unpack_ints('<I8', given, once_at + 16)
+  if span ~= keep_us then
+    keep_us, keep_px = span, format('%d', ceil(span / 1000) + slack_ms)
+  end
+  local note = sub(given, once_at + 24, once_at + once_size - 1)
+  call('SET', once_name, pack_ints('<I8c0I4c0c0', now + span, sub(given, once_at, once_at + 15), #reply, reply, note), 'PX', keep_px)
+end
+
 -- Runs operate(first_key, at, shared, keep) for every operation of the call; its own argument begins at
 -- `at`, in the same place for those that differ in their keys only; `shared` says what it shares with
 -- others, 0 if nothing; keep(reply) keeps the reply of one that changed something, if there is a key for it.
-local function drive(operate)
+-- recall(first_key, reply) is the note of a reply that is replayed, where it is not kept beside it; finish() ends the call.
+local function drive(operate, recall, finish)
   local replies, key, at, n, size = { pack_ints('<I8', now) }, 1, 1, 1, #given
   while at <= size do
-    local many, keys, once_size, own_size, shared
+    local many, keys, own_size, shared
     many, keys, once_size, own_size, shared, at = unpack_ints('<I2BI4I4I2', given, at)
     if once_size == 0 then
       for i = n + 1, n + many do
@@ -49,23 +61,20 @@ local function drive(operate)
     else
       -- With an idempotency key it stands alone.
       n = n + 1
-      local name, fingerprint, from = KEYS[key], sub(given, at, at + 15), at
-      local kept = call('GET', name)
+      once_name, once_at = KEYS[key], at
+      local kept = call('GET', once_name)
       if not kept or unpack_ints('<I8', kept) <= now then
-        replies[n] = operate(key + 1, at + once_size, shared, function(reply)
-          local keep_us = unpack_ints('<I8', given, from + 16)
-          call('SET', name, pack_ints('<I8', now + keep_us) .. fingerprint .. pack_ints('<I4', #reply) .. reply
-            .. sub(given, from + 24, from + once_size - 1), 'PX', format('%d', ceil(keep_us / 1000) + slack_ms))
-        end)
-      elseif sub(kept, 9, 24) ~= fingerprint then
+        replies[n] = operate(key + 1, at + once_size, shared, keep_reply)
+      elseif sub(kept, 9, 24) ~= sub(given, at, at + 15) then
         replies[n] = 'C'
       else
         replies[n] = 'R' .. sub(kept, 25)
+        if recall then replies[n] = replies[n] .. recall(key + 1, sub(kept, 29)) end
       end
       key = key + keys
     end
     at = at + once_size + own_size
   end
+  if finish then finish() end
   return replies
 end
-

@@ -45,6 +45,11 @@ pub trait Operation: Send + Sync {
     /// What a kept reply must say beyond the reply itself, because it may have changed by the time it
     /// is replayed.
     fn note(&self, about: Micros) -> Vec<u8>;
+
+    /// The note of a reply that is replayed, where it is not kept beside it because it stands elsewhere in the state.
+    fn recalled(&self, _reply: &Reply, _state: &State) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// A Lua script. All scripts open with the same text (`operation.lua`): the clock and idempotency.

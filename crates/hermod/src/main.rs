@@ -36,6 +36,9 @@ use crate::cli::{Cli, Command};
 // The single place that says where the server comes from.
 use hermod_server as server;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

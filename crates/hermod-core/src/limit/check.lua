@@ -38,8 +38,13 @@ local function check_few(key, keep)
   if id3 then value3, refused3, till3, ends3 = act_on_bucket(stored[3], rules[3]) end
   -- Whether what refused only shadows is looked at there.
   if refused1 + refused2 + refused3 > 0 then return check_all(key, stored, keep) end
-  local reply
-  if id3 then reply = value1 .. value2 .. value3 else reply = value1 .. value2 end
+  -- Those for whom all is made once have one reply, too: a text that is put together costs as much as its length.
+  local is_alike = value1 == rules[1][11] and value2 == rules[2][11] and (not id3 or value3 == rules[3][11])
+  local reply = is_alike and rules.reply
+  if not reply then
+    if id3 then reply = value1 .. value2 .. value3 else reply = value1 .. value2 end
+    if is_alike then rules.reply = reply end
+  end
   if act ~= PEEK then
     if id3 then call('HSET', key, id1, value1, id2, value2, id3, value3) else call('HSET', key, id1, value1, id2, value2) end
     if till2 > till then till, ends = till2, ends2 end
@@ -57,6 +62,7 @@ return drive(function(first_key, at, shared, keep)
     ids, count = rules.ids, #rules
     if only_buckets then
       for i = 1, count do rules[i][11] = false end
+      rules.reply = false
     end
   end
   local key = KEYS[first_key]

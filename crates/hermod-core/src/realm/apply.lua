@@ -12,7 +12,8 @@
 -- REPLY   'v' <I8 version>: that of the plan is older | 'g': the schedule was fulfilled before
 --       | 'a' <I8 now>, per posting <i8i8I8 value held next>, per marking <I4c0 mark>: another state than expected, or a look
 --       | 's' short, 'f' full: <I8i8i8i8 now value held delta> <Bc0 code> <I2c0 name> | 't' <I8I8 now at> <Bc0 code> <I2c0 name>
---       | 'n' <I8 now> told: refused | 'c' <I8I8B now seq postings>, each <i8I2c0 value name>, <I4c0 entry> told
+--       | 'n' <I8 now> told: refused | 'c' <I8I8B now seq postings>, each <i8I2c0 value name>, told; when replayed,
+--         what the ledger keeps of it follows as a note
 local LARGEST = 9007199254740991
 
 -- A time, or one so long from now.
@@ -46,8 +47,81 @@ end
 -- say (what is expected, holds, bounds and codes) stands in a table of its own.
 local names, deltas, assets, flagged, more = {}, {}, {}, {}, {}
 local had, since, on_hold, next_end, liens, after = {}, {}, {}, {}, {}, {}
-local parts, sets, gone, off, on = {}, {}, {}, {}, {}
-local none = {}
+local parts, none = {}, {}
+
+-- What the operations of a call have written of accounts and boards, by the realm: it goes out together at the end, as a call of a
+-- command costs more than what it does. Of an account the last record counts, false if it is gone; of an owner on a board, where he
+-- was and where he is.
+local books, now_bytes = {}, pack_ints('<I8', now)
+local PENDING_MAX = 1000
+
+local function book_of(cells)
+  local book = books[cells]
+  if not book then
+    local base = sub(cells, 1, -6)
+    book = { cells = cells, base = base, ledger = base .. 'ledger', names = {}, records = {}, many = 0, boards = {} }
+    books[cells] = book
+  end
+  return book
+end
+
+local function write_out(book)
+  local sets, gone, set, dropped = {}, {}, 0, 0
+  for i = 1, book.many do
+    local name = book.names[i]
+    local record = book.records[name]
+    if record then
+      sets[set + 1], sets[set + 2] = name, record
+      set = set + 2
+    else
+      dropped = dropped + 1
+      gone[dropped] = name
+    end
+  end
+  if set > 0 then call('HSET', book.cells, unpack(sets, 1, set)) end
+  if dropped > 0 then call('HDEL', book.cells, unpack(gone, 1, dropped)) end
+  for asset, board in pairs(book.boards) do
+    local off, on, offs, ons = {}, {}, 0, 0
+    for i = 1, board.many do
+      if board.was[i] then
+        offs = offs + 1
+        off[offs] = board.was[i]
+      end
+      if board.is[i] then
+        on[ons + 1], on[ons + 2] = format('%d', board.score[i]), board.is[i]
+        ons = ons + 2
+      end
+    end
+    local key = book.base .. 'board:' .. asset
+    if offs > 0 then call('ZREM', key, unpack(off, 1, offs)) end
+    if ons > 0 then call('ZADD', key, unpack(on, 1, ons)) end
+  end
+  book.names, book.records, book.many, book.boards = {}, {}, 0, {}
+end
+
+-- An account is this from now on: false if it is gone.
+local function write(book, name, record)
+  if book.records[name] == nil then
+    book.many = book.many + 1
+    book.names[book.many] = name
+  end
+  book.records[name] = record
+end
+
+-- An owner is there on a board from now on, if anywhere.
+local function show(book, asset, owner, was, is, score)
+  local board = book.boards[asset]
+  if not board then
+    board = { many = 0, at = {}, was = {}, is = {}, score = {} }
+    book.boards[asset] = board
+  end
+  local at = board.at[owner]
+  if not at then
+    at = board.many + 1
+    board.many, board.at[owner], board.was[at] = at, at, was
+  end
+  board.is[at], board.score[at] = is, score
+end
 
 -- Reads what few postings say; where it ends.
 local function read_more(flags, at)
@@ -75,15 +149,9 @@ local function read_more(flags, at)
   return step, at
 end
 
--- Who is no longer where on a board, and who is now: one call each, as a call costs more than what it does.
-local function show(board, offs, ons)
-  if offs > 0 then call('ZREM', board, unpack(off, 1, offs)) end
-  if ons > 0 then call('ZADD', board, unpack(on, 1, ons)) end
-end
-
 return drive(function(key, at, _, keep)
-  local cells = KEYS[key]
-  local base = sub(cells, 1, -6)
+  local book = book_of(KEYS[key])
+  local base, written = book.base, book.records
   local act, version, from, till, postings, markings, laters
   act, version, from, till, postings, markings, laters, at = unpack_ints('<BI8I8I8BBB', given, at)
   for i = 1, postings do
@@ -113,7 +181,14 @@ return drive(function(key, at, _, keep)
     keys[i], marks[i] = base .. 'mark:' .. mark.name, mark
   end
 
-  local records = call('HMGET', cells, 'v', unpack(names, 1, postings))
+  local records = call('HMGET', book.cells, 'v', unpack(names, 1, postings))
+  if book.many > 0 then
+    if written.v then records[1] = written.v end
+    for i = 1, postings do
+      local record = written[names[i]]
+      if record ~= nil then records[i + 1] = record end
+    end
+  end
   local stored
   if markings > 0 then stored = call('MGET', unpack(keys)) end
   local known = 0
@@ -201,48 +276,26 @@ return drive(function(key, at, _, keep)
   end
 
   -- From here on it only writes.
-  local seq = tonumber(sub(call('XADD', base .. 'ledger', '0-*', 'e', pack_ints('<I8', now) .. entry), 3))
-  local set, dropped, board, offs, ons, newest = 0, 0, '', 0, 0
-  parts[1] = 'c' .. pack_ints('<I8I8B', now, seq, postings)
-  if version > known then
-    sets[1], sets[2], set = 'v', format('%.0f', version), 2
-  end
+  local seq = tonumber(sub(call('XADD', book.ledger, '0-*', 'e', now_bytes .. entry), 3))
+  parts[1] = pack_ints('<BI8I8B', 99, now, seq, postings)
+  if version > known then write(book, 'v', format('%.0f', version)) end
   for i = 1, postings do
     local step, name, delta, sum, changed, holds = more[i], names[i], deltas[i], after[i], since[i], liens[i]
     if step.qty then holds = holds .. pack_ints('<I8i8I8', step.hold, step.qty, step.till) end
     if delta ~= 0 then
       if flagged[i] % 16 >= 8 then
-        local asset, owner = sub(name, 1, assets[i]), sub(name, assets[i] + 2)
-        if asset ~= board then
-          show(base .. 'board:' .. board, offs, ons)
-          board, offs, ons = asset, 0, 0
-        end
-        if had[i] > 0 then
-          offs = offs + 1
-          off[offs] = pack_ints('>I8', LARGEST - changed) .. owner
-        end
-        if sum > 0 then
-          newest = newest or pack_ints('>I8', LARGEST - seq)
-          on[ons + 1], on[ons + 2] = sum, newest .. owner
-          ons = ons + 2
-        end
+        local owner = sub(name, assets[i] + 2)
+        local was, is = had[i] > 0 and pack_ints('>I8c0', LARGEST - changed, owner), sum > 0 and pack_ints('>I8c0', LARGEST - seq, owner)
+        show(book, sub(name, 1, assets[i]), owner, was, is, sum)
       end
       changed = seq
     end
     if delta ~= 0 or step.qty or step.drops then
-      if sum == 0 and holds == '' then
-        dropped = dropped + 1
-        gone[dropped] = name
-      else
-        sets[set + 1], sets[set + 2] = name, pack_ints('<i8I8', sum, changed) .. holds
-        set = set + 2
-      end
+      write(book, name, (sum ~= 0 or holds ~= '') and pack_ints('<i8I8c0', sum, changed, holds))
     end
     parts[i + 1] = pack_ints('<i8I2c0', sum, #name, name)
   end
-  show(base .. 'board:' .. board, offs, ons)
-  if set > 0 then call('HSET', cells, unpack(sets, 1, set)) end
-  if dropped > 0 then call('HDEL', cells, unpack(gone, 1, dropped)) end
+  if book.many > PENDING_MAX then write_out(book) end
   for i = 1, markings do
     local mark = marks[i]
     if mark.value and mark.till > now then
@@ -264,8 +317,18 @@ return drive(function(key, at, _, keep)
     call('ZADD', base .. 'due', moment(is_span, time), pack_ints('>I8', seq) .. what)
   end
   if done ~= '' then call('ZREM', base .. 'due', done) end
-  parts[postings + 2], parts[postings + 3] = pack_ints('<I4c0', #entry, entry), told
-  local whole = table.concat(parts, '', 1, postings + 3)
+  parts[postings + 2] = told
+  local whole = table.concat(parts, '', 1, postings + 2)
   if keep then keep(whole) end
   return whole
+end, function(key, kept)
+  if sub(kept, 1, 1) ~= 'c' then return '' end
+  local _, seq = unpack_ints('<I8I8', kept, 2)
+  local id = format('0-%.0f', seq)
+  local found = call('XRANGE', sub(KEYS[key], 1, -6) .. 'ledger', id, id)
+  return found[1] and found[1][2][2] or ''
+end, function()
+  for _, book in pairs(books) do
+    write_out(book)
+  end
 end)

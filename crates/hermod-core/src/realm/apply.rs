@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::plan::{AMOUNT_MAX, take_code, take_int, take_short};
-use super::plan::{Account, Act, Balance, LIENS_MAX, Mark, Marking, Plan, Posting, Then, put_code, put_int, put_long, put_short};
+use super::plan::{Account, Act, Balance, LIENS_MAX, Mark, Marking, Plan, Posting, Then, put_code, put_int, put_short};
 use crate::id::RealmId;
 use crate::int::Micros;
 use crate::key;
@@ -312,7 +312,6 @@ impl Operation for Apply {
                     put_int(&mut out, *value);
                     put_short(&mut out, &account.spell());
                 }
-                put_long(&mut out, &done.entry);
                 out.extend_from_slice(&done.told);
             }
             Applied::Refused { now, told } => {
@@ -329,8 +328,16 @@ impl Operation for Apply {
         Reply::new(out)
     }
 
-    fn answer(&self, reply: &Reply, _note: Option<&[u8]>) -> Result<Applied, BadReply> {
-        self.read(reply.as_bytes()).ok_or_else(|| reply.bad("is none about a commit"))
+    fn answer(&self, reply: &Reply, note: Option<&[u8]>) -> Result<Applied, BadReply> {
+        self.read(reply.as_bytes(), note).ok_or_else(|| reply.bad("is none about a commit"))
+    }
+
+    /// What was done stands in the ledger.
+    fn recalled(&self, reply: &Reply, state: &State) -> Option<Vec<u8>> {
+        let mut rest = reply.as_bytes().strip_prefix(b"c")?;
+        let (_, seq) = (record::take_micros(&mut rest)?, record::take_number(&mut rest)?);
+        let (_, mut entries) = state.realms.ledger(&self.place, &self.realm, seq.checked_sub(1)?);
+        entries.next().map(|(_, entry)| entry.to_vec())
     }
 }
 
@@ -375,7 +382,8 @@ impl Bound {
 }
 
 impl Apply {
-    fn read(&self, bytes: &[u8]) -> Option<Applied> {
+    /// The entry of what was done now is the plan's; of what was done before it is the note, after its time.
+    fn read(&self, bytes: &[u8], note: Option<&[u8]>) -> Option<Applied> {
         let mut rest = bytes;
         let [word] = record::take(&mut rest)?;
         Some(match word {
@@ -404,7 +412,10 @@ impl Apply {
                     Some((Account::read(take_short(&mut rest)?)?, value))
                 });
                 let balances = balances.collect::<Option<Vec<_>>>()?;
-                let entry = record::take_bytes(&mut rest)?.into();
+                let entry = match note {
+                    Some(stored) => stored.get(8..)?.into(),
+                    None => self.plan.entry.clone(),
+                };
                 Applied::Done(Box::new(Done { now, seq, balances, entry, told: rest.into() }))
             }
             _ => return None,

@@ -43,6 +43,9 @@ struct Open {
     number: u64,
     /// Operations that wait for it.
     waiting: usize,
+    /// The committer is woken by the how many'th of them: it goes to sleep again for a crowd that is not complete, and that would
+    /// cost more than what they wrote.
+    wakes_at: usize,
     is_closing: bool,
 }
 
@@ -84,7 +87,7 @@ impl Committer {
         let mut frame = Vec::new();
         Writer::open_frame(&mut frame);
         let shared = Arc::new(Shared {
-            open: Mutex::new(Open { frame, number: 1, waiting: 0, is_closing: false }),
+            open: Mutex::new(Open { frame, number: 1, waiting: 0, wakes_at: 1, is_closing: false }),
             filled: Condvar::new(),
             progress: watch::Sender::new(Progress::default()),
             folded: AtomicU64::new(folded),
@@ -106,9 +109,11 @@ impl Committer {
         let mut open = self.shared.open.lock();
         fill(&mut open.frame);
         open.waiting += 1;
-        let ticket = Ticket(open.number);
+        let (ticket, is_awaited) = (Ticket(open.number), open.waiting == open.wakes_at);
         drop(open);
-        self.shared.filled.notify_one();
+        if is_awaited {
+            self.shared.filled.notify_one();
+        }
         ticket
     }
 
@@ -277,11 +282,13 @@ impl Gather {
             && let Some(answered) = self.answered
         {
             let deadline = answered + (self.commit_time / 2).min(Duration::from_millis(1));
+            open.wakes_at = self.crowd;
             while open.waiting < self.crowd && !open.is_closing {
                 if shared.filled.wait_until(open, deadline).timed_out() {
                     break;
                 }
             }
+            open.wakes_at = 1;
         }
         self.began = Some(Instant::now());
     }

@@ -12,9 +12,9 @@
 //! that are folded are deleted by the committer, a few with each commit, so the file's pages are
 //! used again and it does not grow.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use hashbrown::HashMap;
 use hermod_core::Partitions;
 use hermod_core::record::{self, Damaged, Record};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -27,7 +27,7 @@ pub(super) const FORMAT: u32 = 3;
 const FRAME_VERSION: u8 = 1;
 /// At most so many bytes of frames are folded in one step, and held in memory for it. The larger the step, the more of
 /// them are about the same records, and of those only the last is written.
-const FOLD_STEP_BYTES: usize = 32 << 20;
+const FOLD_STEP_BYTES: usize = 64 << 20;
 /// At most so many folded frames are deleted with one commit.
 const TRIM_STEP: u64 = 64;
 
