@@ -25,7 +25,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "say what to measure: limit, pick, queue or realm, or one part of it: limit-http, limit-redis, limit-durable, limit-inprocess, limit-index, \
                      queue-bullmq, queue-beanstalk, queue-lateness, queue-pending, queue-sticky-route, queue-sticky-takeover (the last two: queue --sticky), \
-                     realm-postgres, realm-redis, realm-hot, realm-board";
+                     pick-redis, pick-embedded, pick-seed, realm-postgres, realm-redis, realm-hot, realm-board";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -46,6 +46,7 @@ fn main() -> Result<()> {
         Some("realm") => runtime.block_on(realm::run()),
         Some(part) if part.starts_with("realm-") => runtime.block_on(realm::run_part(part)).unwrap_or_else(|| bail!("{USAGE}")),
         Some("pick") => runtime.block_on(pick::run()),
+        Some(part) if part.starts_with("pick-") => runtime.block_on(pick::run_part(part)).unwrap_or_else(|| bail!("{USAGE}")),
         // What the HTTP bench starts as its rival, in a process of its own.
         Some("bare") => runtime.block_on(bare::serve()),
         Some("queue") if args.iter().any(|arg| arg == "--sticky") => {

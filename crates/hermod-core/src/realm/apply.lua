@@ -28,6 +28,7 @@ end
 local function weigh(record, but)
   if not record then return 0, 0, 0, 0, '' end
   local value, since = unpack_ints('<i8I8', record)
+  if #record == 16 then return value, since, 0, 0, '' end
   local held, next_end, liens, at = 0, 0, '', 17
   while at < #record do
     local hold, qty, till = unpack_ints('<I8i8I8', record, at)
@@ -149,6 +150,30 @@ local function read_more(flags, at)
   return step, at
 end
 
+-- What refuses a posting that comes to so much, if anything does. Holds that end with it count no more from here on.
+local function overdrawn(i, sum, record)
+  local step, delta = more[i], deltas[i]
+  if step.drops then
+    local _
+    _, _, on_hold[i], _, liens[i] = weigh(record, step.drops)
+  end
+  local hold, floored, max = step.qty or 0, false, LARGEST
+  if flagged[i] % 64 < 32 then floored, max = step.floor or 0, step.max or LARGEST end
+  local code
+  if floored and (delta < 0 or hold > 0) and sum - on_hold[i] - hold < floored then
+    code = 's' .. pack_ints('<I8i8i8i8', now, had[i], on_hold[i], delta - hold)
+    code = code .. pack_ints('<Bc0', #(step.short or 'funds'), step.short or 'funds')
+  elseif delta > 0 and sum > max then
+    code = 'f' .. pack_ints('<I8i8i8i8', now, had[i], max, delta)
+    code = code .. pack_ints('<Bc0', #(step.full or 'stack'), step.full or 'stack')
+  elseif sum < -LARGEST or (hold > 0 and #liens[i] >= 24 * 32) then
+    code = 'f' .. pack_ints('<I8i8i8i8', now, had[i], LARGEST, delta) .. pack_ints('<Bc0', 4, 'busy')
+  else
+    return nil
+  end
+  return code .. pack_ints('<I2c0', #names[i], names[i])
+end
+
 return drive(function(key, at, _, keep)
   local book = book_of(KEYS[key])
   local base, written = book.base, book.records
@@ -234,26 +259,12 @@ return drive(function(key, at, _, keep)
     refused = 'n' .. pack_ints('<I8', now) .. told
   else
     for i = 1, postings do
-      local step, delta = more[i], deltas[i]
-      if step.drops then
-        local _
-        _, _, on_hold[i], _, liens[i] = weigh(records[i + 1], step.drops)
-      end
-      local sum, hold, floored, max = had[i] + delta, step.qty or 0, false, LARGEST
-      if flagged[i] % 64 < 32 then floored, max = step.floor or 0, step.max or LARGEST end
-      local code
-      if floored and (delta < 0 or hold > 0) and sum - on_hold[i] - hold < floored then
-        code = 's' .. pack_ints('<I8i8i8i8', now, had[i], on_hold[i], delta - hold)
-        code = code .. pack_ints('<Bc0', #(step.short or 'funds'), step.short or 'funds')
-      elseif delta > 0 and sum > max then
-        code = 'f' .. pack_ints('<I8i8i8i8', now, had[i], max, delta)
-        code = code .. pack_ints('<Bc0', #(step.full or 'stack'), step.full or 'stack')
-      elseif sum < -LARGEST or (hold > 0 and #liens[i] >= 24 * 32) then
-        code = 'f' .. pack_ints('<I8i8i8i8', now, had[i], LARGEST, delta) .. pack_ints('<Bc0', 4, 'busy')
-      end
-      if code then
-        refused = code .. pack_ints('<I2c0', #names[i], names[i])
-        break
+      local delta = deltas[i]
+      local sum = had[i] + delta
+      -- Most say no more than this, and stay well within what always holds.
+      if more[i] ~= none or sum > LARGEST or (sum < on_hold[i] and (delta < 0 or sum < -LARGEST)) then
+        refused = overdrawn(i, sum, records[i + 1])
+        if refused then break end
       end
       after[i] = sum
     end
@@ -276,8 +287,10 @@ return drive(function(key, at, _, keep)
   end
 
   -- From here on it only writes.
-  local seq = tonumber(sub(call('XADD', book.ledger, '0-*', 'e', now_bytes .. entry), 3))
-  parts[1] = pack_ints('<BI8I8B', 99, now, seq, postings)
+  local id, seq = call('XADD', book.ledger, '0-*', 'e', now_bytes .. entry), book.seq
+  if seq then seq = seq + 1 else seq = tonumber(sub(id, 3)) end
+  book.seq = seq
+  local newest
   if version > known then write(book, 'v', format('%.0f', version)) end
   for i = 1, postings do
     local step, name, delta, sum, changed, holds = more[i], names[i], deltas[i], after[i], since[i], liens[i]
@@ -285,15 +298,15 @@ return drive(function(key, at, _, keep)
     if delta ~= 0 then
       if flagged[i] % 16 >= 8 then
         local owner = sub(name, assets[i] + 2)
-        local was, is = had[i] > 0 and pack_ints('>I8c0', LARGEST - changed, owner), sum > 0 and pack_ints('>I8c0', LARGEST - seq, owner)
-        show(book, sub(name, 1, assets[i]), owner, was, is, sum)
+        newest = newest or pack_ints('>I8', LARGEST - seq)
+        local was = had[i] > 0 and pack_ints('>I8c0', LARGEST - changed, owner)
+        show(book, sub(name, 1, assets[i]), owner, was, sum > 0 and newest .. owner, sum)
       end
       changed = seq
     end
     if delta ~= 0 or step.qty or step.drops then
       write(book, name, (sum ~= 0 or holds ~= '') and pack_ints('<i8I8c0', sum, changed, holds))
     end
-    parts[i + 1] = pack_ints('<i8I2c0', sum, #name, name)
   end
   if book.many > PENDING_MAX then write_out(book) end
   for i = 1, markings do
@@ -317,8 +330,18 @@ return drive(function(key, at, _, keep)
     call('ZADD', base .. 'due', moment(is_span, time), pack_ints('>I8', seq) .. what)
   end
   if done ~= '' then call('ZREM', base .. 'due', done) end
-  parts[postings + 2] = told
-  local whole = table.concat(parts, '', 1, postings + 2)
+  local whole
+  if postings == 2 then
+    -- As most, and so in one go.
+    local one, two = names[1], names[2]
+    whole = pack_ints('<BI8I8Bi8I2c0i8I2c0c0', 99, now, seq, 2, after[1], #one, one, after[2], #two, two, told)
+  else
+    parts[1], parts[postings + 2] = pack_ints('<BI8I8B', 99, now, seq, postings), told
+    for i = 1, postings do
+      parts[i + 1] = pack_ints('<i8I2c0', after[i], #names[i], names[i])
+    end
+    whole = table.concat(parts, '', 1, postings + 2)
+  end
   if keep then keep(whole) end
   return whole
 end, function(key, kept)

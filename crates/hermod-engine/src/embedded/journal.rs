@@ -246,8 +246,7 @@ impl Folder {
         latest.sort_unstable();
         let tx = self.snapshot.transaction()?;
         {
-            let mut put =
-                tx.prepare_cached("INSERT INTO records (key, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value")?;
+            let mut put = tx.prepare_cached("REPLACE INTO records (key, value) VALUES (?1, ?2)")?;
             let mut delete = tx.prepare_cached("DELETE FROM records WHERE key = ?1")?;
             for (key, value) in latest {
                 match value {
