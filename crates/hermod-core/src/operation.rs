@@ -46,6 +46,16 @@ pub trait Operation: Send + Sync {
     /// is replayed.
     fn note(&self, about: Micros) -> Vec<u8>;
 
+    /// About how much memory that takes of the state which it may change without an idempotency key. One that is asked for all day
+    /// looks at its own family only: to add up all of them takes longer than a check.
+    #[inline]
+    fn footprint(state: &State) -> usize
+    where
+        Self: Sized,
+    {
+        state.bytes()
+    }
+
     /// The note of a reply that is replayed, where it is not kept beside it because it stands elsewhere in the state.
     fn recalled(&self, _reply: &Reply, _state: &State) -> Option<Vec<u8>> {
         None

@@ -130,13 +130,13 @@ impl State {
         self.events.take_urgent(out);
     }
 
-    /// Writes at most `max` deferred changes to `out`; how many it wrote.
-    pub fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
-        let mut written = self.limits.table.flush(max, out);
-        written += self.leases.table.flush(max - written, out);
-        written += self.reserves.table.flush(max - written, out);
-        written += self.onces.table.flush(max - written, out);
-        written + self.queues.flush(max - written, out)
+    /// Writes at most `max` deferred changes to `out`, but for what ended before `ended` (zero: nothing has); how many there were.
+    pub fn flush(&mut self, ended: Micros, max: usize, out: &mut Vec<u8>) -> usize {
+        let mut done = self.limits.table.flush(ended, max, out);
+        done += self.leases.table.flush(ended, max - done, out);
+        done += self.reserves.table.flush(ended, max - done, out);
+        done += self.onces.table.flush(ended, max - done, out);
+        done + self.queues.flush(ended, max - done, out)
     }
 
     /// Looks at the next `steps` records of each table and drops those that ended before `before`.
@@ -184,6 +184,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// How much memory they take, about.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
     /// Where the record of a subject under a rule is, or would be; of no subject, the one all share.
     #[inline]
     pub fn find(&self, at: &impl Placed, rule: &RuleId, subject: &str) -> Found {

@@ -44,6 +44,15 @@ impl Clock {
             Clock::Manual(_) => None,
         }
     }
+
+    /// What ended before this need not be written any more. It may be now itself: who crashes may forget the last second of
+    /// what is written in the background, also of what has ended. Nothing under a clock that is set by hand.
+    pub(crate) fn flush_before(&self) -> Micros {
+        match self {
+            Clock::System => self.now(),
+            Clock::Manual(_) => Micros::ZERO,
+        }
+    }
 }
 
 /// A clock that stands still.

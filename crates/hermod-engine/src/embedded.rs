@@ -212,14 +212,15 @@ impl Inner {
         let now = self.clock.now();
         let shard = self.shards.get(usize::from(op.place().partition));
         let mut state = shard.expect("places are made by this engine's partitions").lock();
-        let before = state.bytes();
+        let footprint = |state: &State| if once.is_none() { O::footprint(state) } else { state.bytes() };
+        let before = footprint(&state);
         let is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;
         // Written only when it turns: another processor may have the line.
         if state.is_full != is_full {
             state.is_full = is_full;
         }
         let outcome = once::run(op, once, &mut state, now).map_err(|_| EngineError::Full)?;
-        let after = state.bytes();
+        let after = footprint(&state);
         if after != before {
             self.memory_used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         }
@@ -245,9 +246,9 @@ impl Inner {
     /// Hands at most `max` deferred changes of one partition to the committer; how many.
     fn flush(&self, shard: &Shard, max: usize) -> usize {
         let mut state = shard.lock();
-        let mut written = 0;
-        self.committer.defer(|frame| written = state.flush(max, frame));
-        written
+        let (ended, mut done) = (self.clock.flush_before(), 0);
+        self.committer.defer(|frame| done = state.flush(ended, max, frame));
+        done
     }
 
     fn close(&self) -> bool {

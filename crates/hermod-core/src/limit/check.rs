@@ -145,6 +145,11 @@ where
         self.act != Act::Peek && !answer.is_refused
     }
 
+    #[inline]
+    fn footprint(state: &State) -> usize {
+        state.limits.bytes()
+    }
+
     fn note(&self, about: Micros) -> Vec<u8> {
         Limited::write_all(self.rules(), about)
     }

@@ -183,7 +183,7 @@ mod tests {
         Settle::one(place.clone(), &id(1), Some(1)).apply(&mut state, now).unwrap();
         let (mut bytes, mut before, mut after) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         state.dump(&mut before);
-        state.flush(100, &mut bytes);
+        state.flush(Micros::ZERO, 100, &mut bytes);
         let mut loaded = State::new(place.partition);
         record::read(&bytes).for_each(|record| loaded.load(&record.unwrap()).unwrap());
         loaded.dump(&mut after);

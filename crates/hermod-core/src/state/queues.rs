@@ -108,9 +108,9 @@ impl Queues {
         self.replies.take_urgent(out);
     }
 
-    pub(super) fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
-        let written = self.finished.flush(max, out);
-        written + self.replies.flush(max - written, out)
+    pub(super) fn flush(&mut self, ended: Micros, max: usize, out: &mut Vec<u8>) -> usize {
+        let done = self.finished.flush(ended, max, out);
+        done + self.replies.flush(ended, max - done, out)
     }
 
     pub(super) fn sweep(&mut self, before: Micros, steps: usize, out: &mut Vec<u8>) -> usize {

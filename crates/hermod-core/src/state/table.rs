@@ -15,7 +15,7 @@ use super::chunks::Chunks;
 use super::index::Index;
 use super::key::Key;
 use crate::int::Micros;
-use crate::record::{self, Damaged, Family, Record};
+use crate::record::{self, Damaged, Family, Record, Write};
 
 /// What a table can hold: it knows its bytes in the journal and its text on Redis.
 pub trait Value: Sized {
@@ -46,16 +46,19 @@ struct Slot<V> {
     end: End,
 }
 
-/// When a record ends, and whether the journal has yet to see it: in one word, as times leave the top bit free.
+/// When a record ends, whether the journal has yet to see it, and whether it has seen any of it: in one word, as times leave the
+/// top bits free.
 #[derive(Clone, Copy, Debug)]
 struct End(u64);
 
 const DIRTY: u64 = 1 << 63;
+const JOURNALED: u64 = 1 << 62;
+const MARKS: u64 = DIRTY | JOURNALED;
 
 impl End {
     #[inline]
     fn until(self) -> Micros {
-        Micros::saturating(self.0 & !DIRTY)
+        Micros::saturating(self.0 & !MARKS)
     }
 
     #[inline]
@@ -65,7 +68,7 @@ impl End {
 
     #[inline]
     fn set_until(&mut self, until: Micros) {
-        self.0 = (self.0 & DIRTY) | until.get();
+        self.0 = (self.0 & MARKS) | until.get();
     }
 
     /// Sets the mark; whether it was set.
@@ -74,6 +77,16 @@ impl End {
         let was_dirty = self.is_dirty();
         self.0 = (self.0 & !DIRTY) | if is_dirty { DIRTY } else { 0 };
         was_dirty
+    }
+
+    /// Whether the journal holds something under this key.
+    #[inline]
+    fn is_journaled(self) -> bool {
+        self.0 & JOURNALED != 0
+    }
+
+    fn set_journaled(&mut self, is_journaled: bool) {
+        self.0 = (self.0 & !JOURNALED) | if is_journaled { JOURNALED } else { 0 };
     }
 }
 
@@ -236,7 +249,9 @@ impl<V: Value> Table<V> {
         let position = self.set(found, key, value, until);
         if let Some(slot) = self.slots.get_mut(at(position)) {
             let was_dirty = slot.end.set_dirty(!urgent);
-            if !urgent && !was_dirty {
+            if urgent {
+                slot.end.set_journaled(true);
+            } else if !was_dirty {
                 self.dirty.push(position);
             }
         }
@@ -284,7 +299,10 @@ impl<V: Value> Table<V> {
         };
         let until = record::take_micros(&mut bytes).ok_or(Damaged)?;
         let value = V::read(bytes).ok_or(Damaged)?;
-        self.set(self.find(record.key), record.key, value, until);
+        let position = self.set(self.find(record.key), record.key, value, until);
+        if let Some(slot) = self.slots.get_mut(at(position)) {
+            slot.end.set_journaled(true);
+        }
         Ok(())
     }
 
@@ -298,21 +316,30 @@ impl<V: Value> Table<V> {
         out.append(&mut self.urgent);
     }
 
-    /// Writes at most `max` deferred changes; how many it wrote.
-    pub fn flush(&mut self, max: usize, out: &mut Vec<u8>) -> usize {
-        let mut written = usize::from(!self.gone.is_empty());
+    /// Deals with at most `max` deferred changes; how many there were.
+    ///
+    /// What ended before `ended` says the same as what is not there. So it is not written, and what the journal has of
+    /// it is deleted there, once: a counter that is full again within the second, as those of short periods are, costs no disk.
+    pub fn flush(&mut self, ended: Micros, max: usize, out: &mut Vec<u8>) -> usize {
+        let mut done = usize::from(!self.gone.is_empty());
         // Before what was put again after it was deleted.
         out.append(&mut self.gone);
-        while written < max {
+        while done < max {
             let Some(position) = self.dirty.pop() else { break };
             let Some(slot) = self.slots.get_mut(at(position)) else { continue };
-            if slot.end.set_dirty(false) {
-                let value = |out: &mut Vec<u8>| write_slot(out, &slot.value, slot.end.until());
-                record::write(out, self.family, self.partition, slot.key.as_bytes(), Some(&value));
-                written += 1;
+            if !slot.end.set_dirty(false) {
+                continue;
+            }
+            done += 1;
+            let (until, is_live) = (slot.end.until(), slot.end.until() >= ended);
+            if is_live || slot.end.is_journaled() {
+                let value = |out: &mut Vec<u8>| write_slot(out, &slot.value, until);
+                let value: Write<'_> = &value;
+                record::write(out, self.family, self.partition, slot.key.as_bytes(), is_live.then_some(value));
+                slot.end.set_journaled(is_live);
             }
         }
-        written
+        done
     }
 
     /// Looks at the next `steps` records and drops those that ended before `before`; how many.
@@ -324,7 +351,9 @@ impl<V: Value> Table<V> {
             }
             let Some(slot) = self.slots.get(self.sweep_at) else { break };
             if slot.end.until() < before {
-                record::write(out, self.family, self.partition, slot.key.as_bytes(), None);
+                if slot.end.is_journaled() {
+                    record::write(out, self.family, self.partition, slot.key.as_bytes(), None);
+                }
                 self.remove(u32::try_from(self.sweep_at).unwrap_or(u32::MAX));
                 dropped += 1;
             } else {
@@ -393,10 +422,10 @@ mod tests {
         let mut gone = Vec::new();
         assert_eq!(table.sweep(us(50), 8, &mut gone), 1);
         let mut out = Vec::new();
-        assert_eq!(table.flush(8, &mut out), 1);
+        assert_eq!(table.flush(Micros::ZERO, 8, &mut out), 1);
         let keys: Vec<_> = record::read(&out).map(|r| r.unwrap().key).collect();
         assert_eq!(keys, [b"new"]);
-        assert_eq!(table.flush(8, &mut out), 0);
+        assert_eq!(table.flush(Micros::ZERO, 8, &mut out), 0);
     }
 
     #[test]
@@ -407,7 +436,40 @@ mod tests {
         let mut urgent = Vec::new();
         table.take_urgent(&mut urgent);
         assert_eq!(record::read(&urgent).count(), 1);
-        assert_eq!(table.flush(8, &mut Vec::new()), 0, "a stale flush would undo the urgent change");
+        assert_eq!(table.flush(Micros::ZERO, 8, &mut Vec::new()), 0, "a stale flush would undo the urgent change");
+    }
+
+    #[test]
+    fn what_has_ended_is_not_written_and_what_the_journal_has_of_it_is_deleted_once() {
+        let mut table = Table::new(Family::Limit, 0);
+        let flush = |table: &mut Table<Tally>, ended: u64| {
+            let mut out = Vec::new();
+            table.flush(us(ended), 8, &mut out);
+            record::read(&out).map(|r| r.unwrap().value.is_some()).collect::<Vec<_>>()
+        };
+        table.put(b"k", bucket(1), us(10), false);
+        assert!(flush(&mut table, 11).is_empty(), "it was never in the journal");
+        table.put(b"k", bucket(1), us(20), false);
+        assert_eq!(flush(&mut table, 20), [true]);
+        // It ends earlier than what the journal has of it: that must not come back.
+        table.put(b"k", bucket(0), us(15), false);
+        assert_eq!(flush(&mut table, 16), [false]);
+        table.put(b"k", bucket(1), us(17), false);
+        assert!(flush(&mut table, 18).is_empty());
+        let mut gone = Vec::new();
+        assert_eq!((table.sweep(us(18), 8, &mut gone), gone.len()), (1, 0));
+    }
+
+    #[test]
+    fn what_was_loaded_is_deleted_in_the_journal_when_it_goes() {
+        let (mut first, mut out) = (Table::new(Family::Limit, 0), Vec::new());
+        first.put(b"k", bucket(1), us(20), false);
+        first.flush(Micros::ZERO, 8, &mut out);
+        let mut again: Table<Tally> = Table::new(Family::Limit, 0);
+        record::read(&out).for_each(|record| again.load(&record.unwrap()).unwrap());
+        let mut gone = Vec::new();
+        assert_eq!(again.sweep(us(21), 8, &mut gone), 1);
+        assert_eq!(record::read(&gone).count(), 1);
     }
 
     #[test]
