@@ -5,7 +5,7 @@
 local TENDED_SOME = 10
 -- The operations that share a call share this too: however many there are, others are not held up for longer. What is left
 -- is told as more to do.
-local call_left = 100
+local call_left = 50
 
 -- A holder is gone: its delivery has its place again, or has failed for good. Whether its recipient moved, whether it is dead.
 local function end_lease(member, most, drops)

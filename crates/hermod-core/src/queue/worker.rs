@@ -21,7 +21,7 @@ use crate::state::{Full, State};
 /// So many workers are told of in one step.
 pub const MEMBERS_MAX: usize = 200;
 /// So many recipients are moved in one step.
-pub const MOVED_MAX: usize = 100;
+pub const MOVED_MAX: usize = 50;
 
 /// Why a recipient has another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
