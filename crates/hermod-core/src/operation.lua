@@ -33,14 +33,16 @@ local function shared_by(shared)
 end
 
 -- Keeps the reply of the operation whose idempotency key is at hand: its name, where it begins in what was given, how long it is.
-local once_name, once_at, once_size, keep_us, keep_px
+-- All of a call are kept for as long, mostly: that is computed once.
+local once_name, once_at, once_size, keep_bytes, keep_till, keep_px
 local function keep_reply(reply)
-  local span = unpack_ints('<I8', given, once_at + 16)
-  if span ~= keep_us then
-    keep_us, keep_px = span, format('%d', ceil(span / 1000) + slack_ms)
+  local bytes = sub(given, once_at + 16, once_at + 23)
+  if bytes ~= keep_bytes then
+    local span = unpack_ints('<I8', bytes)
+    keep_bytes, keep_till, keep_px = bytes, pack_ints('<I8', now + span), format('%d', ceil(span / 1000) + slack_ms)
   end
   local note = sub(given, once_at + 24, once_at + once_size - 1)
-  call('SET', once_name, pack_ints('<I8c0I4c0c0', now + span, sub(given, once_at, once_at + 15), #reply, reply, note), 'PX', keep_px)
+  call('SET', once_name, keep_till .. sub(given, once_at, once_at + 15) .. pack_ints('<I4', #reply) .. reply .. note, 'PX', keep_px)
 end
 
 -- Runs operate(first_key, at, shared, keep) for every operation of the call; its own argument begins at

@@ -15,6 +15,7 @@
 --       | 'n' <I8 now> told: refused | 'c' <I8I8B now seq postings>, each <i8I2c0 value name>, told; when replayed,
 --         what the ledger keeps of it follows as a note
 local LARGEST = 9007199254740991
+local byte = string.byte
 
 -- A time, or one so long from now.
 local function moment(is_span, time)
@@ -109,6 +110,12 @@ local function write(book, name, record)
   book.records[name] = record
 end
 
+-- This version of the realm was applied last.
+local function renew(book, version)
+  book.known = version
+  write(book, 'v', format('%.0f', version))
+end
+
 -- An owner is there on a board from now on, if anywhere.
 local function show(book, asset, owner, was, is, score)
   local board = book.boards[asset]
@@ -174,11 +181,78 @@ local function overdrawn(i, sum, record)
   return code .. pack_ints('<I2c0', #names[i], names[i])
 end
 
+-- Appends to the ledger; its number.
+local function enter(book, entry)
+  local id, seq = call('XADD', book.ledger, '0-*', 'e', now_bytes .. entry), book.seq
+  if seq then seq = seq + 1 else seq = tonumber(sub(id, 3)) end
+  book.seq = seq
+  return seq
+end
+
+-- What an account says that has changed by so much: where it is on a board, if it is to be, and its record.
+local function post(book, flags, name, asset, had, since, delta, sum, seq, newest)
+  if delta == 0 then return end
+  if flags == 8 then
+    local owner = sub(name, asset + 2)
+    show(book, sub(name, 1, asset), owner, had > 0 and pack_ints('>I8', LARGEST - since) .. owner, sum > 0 and newest .. owner, sum)
+  end
+  write(book, name, sum ~= 0 and pack_ints('<i8I8', sum, seq))
+end
+
+-- A commit that moves something between two accounts and says nothing else, as most: the same as below, with no list filled. Nothing
+-- if it is not as plain as that, or comes to anything but being done.
+local function transfer(book, at, version)
+  local flags1, low, high = byte(given, at), byte(given, at + 10, at + 11)
+  if (flags1 ~= 0 and flags1 ~= 8) or high ~= 0 then return nil end
+  local flags2 = byte(given, at + 12 + low)
+  if flags2 ~= 0 and flags2 ~= 8 then return nil end
+  local _, delta1, asset1, name1, _, delta2, asset2, name2, done, entry, told =
+    unpack_ints('<Bi8BI2c0Bi8BI2c0I2c0I4c0I4c0', given, at)
+  if done ~= '' or name1 == name2 then return nil end
+  -- The version is read once a call: nothing but the call changes it meanwhile.
+  local records, written, known = nil, book.records, book.known
+  if known then
+    records = call('HMGET', book.cells, name1, name2)
+  else
+    records = call('HMGET', book.cells, name1, name2, 'v')
+    known = tonumber(written.v or records[3] or 0)
+    book.known = known
+  end
+  if version < known then return nil end
+  local record1, record2, had1, since1, had2, since2 = written[name1], written[name2], 0, 0, 0, 0
+  if record1 == nil then record1 = records[1] end
+  if record2 == nil then record2 = records[2] end
+  if record1 then
+    if #record1 ~= 16 then return nil end
+    had1, since1 = unpack_ints('<i8I8', record1)
+  end
+  if record2 then
+    if #record2 ~= 16 then return nil end
+    had2, since2 = unpack_ints('<i8I8', record2)
+  end
+  local sum1, sum2 = had1 + delta1, had2 + delta2
+  if sum1 > LARGEST or sum2 > LARGEST or sum1 < 0 or sum2 < 0 then return nil end
+  local seq = enter(book, entry)
+  local newest = pack_ints('>I8', LARGEST - seq)
+  if version > known then renew(book, version) end
+  post(book, flags1, name1, asset1, had1, since1, delta1, sum1, seq, newest)
+  post(book, flags2, name2, asset2, had2, since2, delta2, sum2, seq, newest)
+  if book.many > PENDING_MAX then write_out(book) end
+  return pack_ints('<BI8I8Bi8I2c0i8I2c0c0', 99, now, seq, 2, sum1, #name1, name1, sum2, #name2, name2, told)
+end
+
 return drive(function(key, at, _, keep)
   local book = book_of(KEYS[key])
   local base, written = book.base, book.records
   local act, version, from, till, postings, markings, laters
   act, version, from, till, postings, markings, laters, at = unpack_ints('<BI8I8I8BBB', given, at)
+  if act == 2 and postings == 2 and markings == 0 and laters == 0 and now >= from and now < till then
+    local whole = transfer(book, at, version)
+    if whole then
+      if keep then keep(whole) end
+      return whole
+    end
+  end
   for i = 1, postings do
     local flags
     flags, deltas[i], assets[i], names[i], at = unpack_ints('<Bi8BI2c0', given, at)
@@ -287,11 +361,8 @@ return drive(function(key, at, _, keep)
   end
 
   -- From here on it only writes.
-  local id, seq = call('XADD', book.ledger, '0-*', 'e', now_bytes .. entry), book.seq
-  if seq then seq = seq + 1 else seq = tonumber(sub(id, 3)) end
-  book.seq = seq
-  local newest
-  if version > known then write(book, 'v', format('%.0f', version)) end
+  local seq, newest = enter(book, entry)
+  if version > known then renew(book, version) end
   for i = 1, postings do
     local step, name, delta, sum, changed, holds = more[i], names[i], deltas[i], after[i], since[i], liens[i]
     if step.qty then holds = holds .. pack_ints('<I8i8I8', step.hold, step.qty, step.till) end
@@ -330,18 +401,11 @@ return drive(function(key, at, _, keep)
     call('ZADD', base .. 'due', moment(is_span, time), pack_ints('>I8', seq) .. what)
   end
   if done ~= '' then call('ZREM', base .. 'due', done) end
-  local whole
-  if postings == 2 then
-    -- As most, and so in one go.
-    local one, two = names[1], names[2]
-    whole = pack_ints('<BI8I8Bi8I2c0i8I2c0c0', 99, now, seq, 2, after[1], #one, one, after[2], #two, two, told)
-  else
-    parts[1], parts[postings + 2] = pack_ints('<BI8I8B', 99, now, seq, postings), told
-    for i = 1, postings do
-      parts[i + 1] = pack_ints('<i8I2c0', after[i], #names[i], names[i])
-    end
-    whole = table.concat(parts, '', 1, postings + 2)
+  parts[1], parts[postings + 2] = pack_ints('<BI8I8B', 99, now, seq, postings), told
+  for i = 1, postings do
+    parts[i + 1] = pack_ints('<i8I2c0', after[i], #names[i], names[i])
   end
+  local whole = table.concat(parts, '', 1, postings + 2)
   if keep then keep(whole) end
   return whole
 end, function(key, kept)
