@@ -209,9 +209,11 @@ impl Inner {
         if self.background.is_closed() {
             return Err(EngineError::unavailable("the engine is closed"));
         }
-        let now = self.clock.now();
         let shard = self.shards.get(usize::from(op.place().partition));
         let mut state = shard.expect("places are made by this engine's partitions").lock();
+        // Under the lock: who had to wait for it would come after others with an earlier time than theirs, and not see what they
+        // left. So in a partition time never runs backwards, unless the system's clock does.
+        let now = self.clock.now();
         let before = state.bytes();
         let is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;
         // Written only when it turns: another processor may have the line.
