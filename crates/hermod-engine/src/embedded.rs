@@ -77,6 +77,20 @@ impl Drop for Owner {
     }
 }
 
+/// A change on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    inner: Arc<Owner>,
+    ticket: Ticket,
+}
+
+impl Stored {
+    /// Returns when it is there.
+    pub(crate) async fn wait(self) -> Result<(), EngineError> {
+        self.inner.committer.wait(self.ticket).await
+    }
+}
+
 /// A partition and its lock, in lines of memory of their own: who works in the next one must not slow this one down.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -149,6 +163,12 @@ impl Embedded {
         let Some(ticket) = ticket else { return Ok(Ran { outcome, durability: Durability::Deferred }) };
         self.inner.committer.wait(ticket).await?;
         Ok(Ran { outcome, durability: Durability::Disk })
+    }
+
+    /// Runs one operation; its answer at once, and what that waits for if it is durable and has changed something.
+    pub(crate) fn begin<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<(Outcome<O::Answer>, Option<Stored>), EngineError> {
+        let (outcome, ticket) = self.inner.apply(op, once)?;
+        Ok((outcome, ticket.map(|ticket| Stored { inner: Arc::clone(&self.inner), ticket })))
     }
 
     /// Runs one operation that is not durable, without waiting for anything but the lock.
