@@ -4,6 +4,7 @@
 //! hand where times count, with the system's where waiting does. What many do at once is written into a
 //! [`hermod_tests::ledger`], which knows what must never be.
 
+mod ahead;
 mod burst;
 mod crash;
 mod differential;

@@ -77,6 +77,20 @@ impl Drop for Owner {
     }
 }
 
+/// A change on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    inner: Arc<Owner>,
+    ticket: Ticket,
+}
+
+impl Stored {
+    /// Returns when it is there.
+    pub(crate) async fn wait(self) -> Result<(), EngineError> {
+        self.inner.committer.wait(self.ticket).await
+    }
+}
+
 /// A partition and its lock, in lines of memory of their own: who works in the next one must not slow this one down.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -151,6 +165,12 @@ impl Embedded {
         Ok(Ran { outcome, durability: Durability::Disk })
     }
 
+    /// Runs one operation; its answer at once, and what that waits for if it is durable and has changed something.
+    pub(crate) fn begin<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<(Outcome<O::Answer>, Option<Stored>), EngineError> {
+        let (outcome, ticket) = self.inner.apply(op, once)?;
+        Ok((outcome, ticket.map(|ticket| Stored { inner: Arc::clone(&self.inner), ticket })))
+    }
+
     /// Runs one operation that is not durable, without waiting for anything but the lock.
     #[inline]
     pub fn run_deferred<O: Operation>(&self, op: &O) -> Result<Outcome<O::Answer>, EngineError> {
@@ -209,9 +229,11 @@ impl Inner {
         if self.background.is_closed() {
             return Err(EngineError::unavailable("the engine is closed"));
         }
-        let now = self.clock.now();
         let shard = self.shards.get(usize::from(op.place().partition));
         let mut state = shard.expect("places are made by this engine's partitions").lock();
+        // Under the lock: who had to wait for it would come after others with an earlier time than theirs, and not see what they
+        // left. So in a partition time never runs backwards, unless the system's clock does.
+        let now = self.clock.now();
         let footprint = |state: &State| if once.is_none() { O::footprint(state) } else { state.bytes() };
         let before = footprint(&state);
         let is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;

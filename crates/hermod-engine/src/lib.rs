@@ -37,6 +37,15 @@ impl Engine {
         }
     }
 
+    /// Runs one operation; what it answers as soon as that is known, and what must be waited for before anybody is told.
+    /// Only what this server itself does next may follow from it earlier.
+    pub async fn begin<O: Operation>(&self, op: &O) -> Result<(Outcome<O::Answer>, Pending), EngineError> {
+        match self {
+            Engine::Embedded(engine) => engine.begin(op, None).map(|(outcome, stored)| (outcome, Pending(stored))),
+            Engine::Redis(engine) => Ok((engine.run(op, None).await?.outcome, Pending(None))),
+        }
+    }
+
     /// How many partitions there are.
     pub fn partitions(&self) -> Partitions {
         match self {
@@ -61,6 +70,21 @@ impl Engine {
                 engine.close();
                 Ok(())
             }
+        }
+    }
+}
+
+/// What an answer waits for.
+#[derive(Debug)]
+#[must_use = "nobody may be told of what is not stored"]
+pub struct Pending(Option<embedded::Stored>);
+
+impl Pending {
+    /// Returns when the operation is as durable as its answer says.
+    pub async fn stored(self) -> Result<(), EngineError> {
+        match self.0 {
+            Some(stored) => stored.wait().await,
+            None => Ok(()),
         }
     }
 }

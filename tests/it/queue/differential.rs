@@ -113,7 +113,7 @@ impl History {
     }
 
     fn due(&mut self) -> Due {
-        let span = self.draws.one_of(&[0, 0, 1, 1_000, SECOND, 3 * SECOND, 60 * SECOND]);
+        let span = self.draws.one_of(&[0, 0, 1, 1_000, 1_001, SECOND, 3 * SECOND, 60 * SECOND]);
         match self.draws.below(3) {
             0 => Due::At(us(self.now.saturating_sub(span))),
             1 => Due::At(us(self.now + span)),
@@ -181,11 +181,12 @@ impl History {
     async fn claim(&mut self) -> Result<()> {
         let count = usize::try_from(self.draws.one_of(&[1, 1, 2, 5, 50]))?;
         let lease = self.draws.one_of(&[1, 1_000, SECOND, 2 * SECOND, 30 * SECOND]);
+        let ahead = self.draws.one_of(&[0, 0, 0, 0, 1, 999, 25_000, 2 * SECOND]);
         let worker = if self.is_sticky { Some(self.someone()) } else { None };
         let terms = self.begin();
         let asks = worker.as_ref().map(|(worker, incarnation)| (worker.as_str(), *incarnation));
-        let expected = self.model.claim(asks, count, lease, &self.failing, self.now);
-        let mut claim = Claim::new(self.place.clone(), self.queue.clone(), terms, count, us(lease), self.failing);
+        let expected = self.model.claim(asks, count, (lease, ahead), &self.failing, self.now);
+        let mut claim = Claim::new(self.place.clone(), self.queue.clone(), terms, count, us(lease), self.failing).ahead(us(ahead));
         if let Some((worker, incarnation)) = worker.clone() {
             claim = claim.by(worker, incarnation);
         }
@@ -194,7 +195,10 @@ impl History {
             let body = std::mem::take(&mut handed.body);
             ensure!(self.model.is_body(handed.number, &body), "the body of {} is another", handed.number);
         }
-        ensure!(claimed == expected, "claim of {count} for {lease} by {worker:?}\n model: {expected:?}\n store: {claimed:?}");
+        ensure!(
+            claimed == expected,
+            "claim of {count} for {lease}, {ahead} ahead, by {worker:?}\n model: {expected:?}\n store: {claimed:?}"
+        );
         self.held.extend(claimed.handed.iter().map(|handed| (handed.number, handed.token)));
         let old = self.held.len().saturating_sub(20);
         self.held.drain(..old);

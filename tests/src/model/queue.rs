@@ -123,7 +123,7 @@ impl QueueModel {
     }
 
     /// What `Claim` answers.
-    pub fn claim(&mut self, worker: Option<(&str, u64)>, count: usize, lease: u64, failing: &Failing, now: u64) -> Claimed {
+    pub fn claim(&mut self, worker: Option<(&str, u64)>, count: usize, (lease, ahead): (u64, u64), failing: &Failing, now: u64) -> Claimed {
         self.expire();
         let mut ended: Vec<(u64, Number)> =
             self.items.values().filter(|item| item.until > 0 && item.until <= now).map(|item| (item.until, item.number)).collect();
@@ -135,14 +135,17 @@ impl QueueModel {
         claimed.dead += self.tend(failing, 10).dead;
         let (standing, is_given) = self.standing(worker);
         claimed.standing = standing;
+        let first = self.mine(worker).first().map(|(at, _)| *at).filter(|at| *at > now && *at <= now + ahead);
+        let reach = first.map_or(now, |at| (at + 1_000).min(now + ahead));
         loop {
             let mut has_freed = false;
             let mine = if is_given { self.mine(worker) } else { Vec::new() };
-            let heads: Vec<_> = mine.into_iter().filter(|(at, _)| *at <= now).take(count - claimed.handed.len()).collect();
-            for (_, number) in heads {
+            let heads: Vec<_> = mine.into_iter().filter(|(at, _)| *at <= reach).take(count - claimed.handed.len()).collect();
+            for (at, number) in heads {
+                let from = at.max(now);
                 let is_over = |item: &Item| {
-                    let is_late = failing.drop_after.is_some_and(|span| item.due + span.get() <= now);
-                    is_late || item.delivery.expires_at.is_some_and(|end| end.get() <= now)
+                    let is_late = failing.drop_after.is_some_and(|span| item.due + span.get() <= from);
+                    is_late || item.delivery.expires_at.is_some_and(|end| end.get() <= from)
                 };
                 if self.items.get(&number).is_none_or(is_over) {
                     self.lift(number);
@@ -153,7 +156,7 @@ impl QueueModel {
                 }
                 let token = self.number(now);
                 let Some(item) = self.items.get_mut(&number) else { continue };
-                (item.token, item.until, item.attempts, item.blocks) = (token, now + lease, item.attempts + 1, false);
+                (item.token, item.until, item.attempts, item.blocks) = (token, from + lease, item.attempts + 1, false);
                 claimed.handed.push(Handed {
                     number,
                     token: Token(token),
@@ -219,9 +222,12 @@ impl QueueModel {
             }
             SettleAct::Return => {
                 item.attempts -= 1;
-                let due = item.due;
-                self.put_back(number, due);
-                Outcome::Until(us(due))
+                let (due, at) = (item.due, item.at);
+                match at > now && at > due && !item.to().is_empty() {
+                    true => self.block(number, at),
+                    false => self.put_back(number, if at > now { at } else { due }),
+                }
+                Outcome::Until(us(if at > now { at } else { due }))
             }
             _ if item.attempts >= item.delivery.max_attempts.unwrap_or(max_attempts) => {
                 self.exhaust(number, drops, now);

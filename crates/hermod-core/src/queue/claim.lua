@@ -1,11 +1,11 @@
 -- queue/claim.lua, twin of queue/claim.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <BI8 1: sticky, floor> <I2I8I8I2BI8Bc0 count, lease, drop after (0: never), attempts at most, 1: dropped after the last,
---         incarnation, worker>
+-- ARGV    <BI8 1: sticky, floor> <I2I8I8I8I2BI8Bc0 count, lease, ahead, drop after (0: never), attempts at most, 1: dropped after
+--         the last, incarnation, worker>
 -- REPLY   'c' <I8I8I8 now, next + 1, next end of a lease + 1 (0: none)> <I2I2B dead expired standing>
 --         <I2 woken>, each <I8Bc0 time owner>, each
 --         <I8I8I8I8I2 number token until at attempt> <I4c0 body>
-local CLAIM_MAX, BYTES_MAX = 200, 1048576
+local CLAIM_MAX, BYTES_MAX, SPREAD = 200, 1048576, 1000
 
 -- Ends the leases whose time is over: they have their place again, or have failed for good.
 local function reap(most, drops)
@@ -17,11 +17,20 @@ local function reap(most, drops)
   return failed
 end
 
+-- What can be claimed by then is handed out: now, unless the first of all comes only a little later.
+local function reach_of(source, ahead)
+  if ahead == 0 then return now end
+  local soonest, reach = first(source), after(now, ahead)
+  if not soonest or soonest <= now or soonest > reach then return now end
+  if after(soonest, SPREAD) < reach then return after(soonest, SPREAD) end
+  return reach
+end
+
 return drive(function(first_key, at, _, keep)
   open(first_key)
-  local count, lease, drop_after, most, drops, incarnation, worker = unpack_ints('<I2I8I8I2BI8Bc0', given, agree(at))
+  local count, lease, ahead, drop_after, most, drops, incarnation, worker = unpack_ints('<I2I8I8I8I2BI8Bc0', given, agree(at))
   expire()
-  local failed, expired, till = reap(most, drops), 0, after(now, lease)
+  local failed, expired = reap(most, drops), 0
   local _, died = tend(most, drops, TENDED_SOME)
   failed = failed + died
   local handed, n, steps, bytes = {}, 0, CLAIM_MAX, 0
@@ -31,11 +40,12 @@ return drive(function(first_key, at, _, keep)
     source = base .. 'own:' .. worker
   end
   if not is_given then steps = 0 end
+  local reach = reach_of(source, ahead)
   repeat
     local wanted, freed = count - n, false
     if steps < wanted then wanted = steps end
     local heads = {}
-    if wanted > 0 then heads = call('ZRANGEBYSCORE', source, '-inf', now, 'WITHSCORES', 'LIMIT', 0, wanted) end
+    if wanted > 0 then heads = call('ZRANGEBYSCORE', source, '-inf', reach, 'WITHSCORES', 'LIMIT', 0, wanted) end
     local size = #heads / 2
     steps = steps - size
     if size > 0 then
@@ -48,7 +58,11 @@ return drive(function(first_key, at, _, keep)
         local member, stored, time = members[i], bodies[i], tonumber(heads[2 * i])
         local meta = meta_of(stored)
         local was_due, expires, _, to = read_meta(meta)
-        if (expires > 0 and expires <= now) or (drop_after > 0 and after(was_due, drop_after) <= now) then
+        -- It is nobody's before its time, so all counts from there.
+        local from = time
+        if now > from then from = now end
+        local till = after(from, lease)
+        if (expires > 0 and expires <= from) or (drop_after > 0 and after(was_due, drop_after) <= from) then
           drop_due(member, to)
           leave(to)
           forget(member, meta)

@@ -1,4 +1,7 @@
 //! Hands out deliveries that are due, each with a lease. Twin of `claim.lua`.
+//!
+//! Who waits may claim a little ahead of the time: the lease is then stored when the delivery falls due, and whoever asked
+//! holds the answer back until it is. So that the first of several is not late because of the last, these lie close together.
 
 use super::delivery::{Number, Token};
 use super::owners::{Terms, Woken, put_woken, take_woken};
@@ -19,6 +22,8 @@ use crate::state::{Full, State};
 pub const CLAIM_MAX: usize = 200;
 /// No further delivery is handed out beyond so many bytes: a reply must not hold up the others for long.
 const BYTES_MAX: usize = 1 << 20;
+/// Of what is not due yet no more is handed out than falls due so long after the first.
+pub const SPREAD: Micros = Micros::saturating(1_000);
 
 /// Hands out what is due, at most `count`, for `lease`.
 #[derive(Clone, Debug)]
@@ -30,6 +35,8 @@ pub struct Claim {
     worker: Option<(WorkerId, u64)>,
     count: u16,
     lease: Micros,
+    /// What falls due within this is handed out, too, if nothing is due now.
+    ahead: Micros,
     failing: Failing,
 }
 
@@ -55,13 +62,20 @@ impl Claim {
     /// `count` is held between 1 and [`CLAIM_MAX`].
     pub fn new(place: Place, queue: QueueId, terms: Terms, count: usize, lease: Micros, failing: Failing) -> Claim {
         let count = u16::try_from(count.clamp(1, CLAIM_MAX)).expect("it is at most two hundred");
-        Claim { place, queue, terms, worker: None, count, lease, failing }
+        Claim { place, queue, terms, worker: None, count, lease, ahead: Micros::ZERO, failing }
     }
 
     /// Hands out what belongs to this worker's recipients.
     #[must_use]
     pub fn by(mut self, worker: WorkerId, incarnation: u64) -> Claim {
         self.worker = Some((worker, incarnation));
+        self
+    }
+
+    /// Hands out what falls due within `span` if nothing is due now. Nobody may see it before its time.
+    #[must_use]
+    pub fn ahead(mut self, span: Micros) -> Claim {
+        self.ahead = span;
         self
     }
 
@@ -82,14 +96,20 @@ impl Claim {
         }
     }
 
-    /// What can be claimed now, the earliest first.
-    fn heads(&self, change: &Change<'_>, most: usize, now: Micros) -> Vec<(Micros, Number)> {
+    /// What can be claimed by `reach`, the earliest first.
+    fn heads(&self, change: &Change<'_>, most: usize, reach: Micros) -> Vec<(Micros, Number)> {
         match &self.worker {
             Some((name, _)) if self.terms.is_sticky => {
-                change.queue.due_of(name.as_str()).take_while(|(at, _)| *at <= now).take(most).collect()
+                change.queue.due_of(name.as_str()).take_while(|(at, _)| *at <= reach).take(most).collect()
             }
-            _ => change.queue.due.range(..=(now, Number::MAX)).take(most).copied().collect(),
+            _ => change.queue.due.range(..=(reach, Number::MAX)).take(most).copied().collect(),
         }
+    }
+
+    /// What can be claimed by then is handed out: now, unless the first of all comes only a little later.
+    fn reach(&self, change: &Change<'_>, now: Micros) -> Micros {
+        let soonest = self.heads(change, 1, now.plus(self.ahead)).first().map(|(at, _)| *at);
+        soonest.filter(|at| *at > now).map_or(now, |at| at.plus(SPREAD).min(now.plus(self.ahead)))
     }
 
     /// Ends the leases whose time is over: they have their place again, or have failed for good.
@@ -120,23 +140,26 @@ impl Claim {
             return self.close(change, claimed);
         }
         let (count, mut steps, mut bytes) = (usize::from(self.count), CLAIM_MAX, 0);
+        let reach = self.reach(change, now);
         loop {
             let most = (count - claimed.handed.len()).min(steps);
-            let heads = self.heads(change, most, now);
+            let heads = self.heads(change, most, reach);
             steps -= heads.len();
             let mut has_freed = false;
             for (at, number) in heads {
                 if bytes >= BYTES_MAX {
                     break;
                 }
-                if self.is_over(change, number, now) {
+                // It is nobody's before its time, so all counts from there.
+                let from = at.max(now);
+                if self.is_over(change, number, from) {
                     change.queue.take_out(number);
                     change.queue.forget(number);
                     claimed.expired += 1;
                     has_freed = true;
                     continue;
                 }
-                let until = now.plus(self.lease);
+                let until = from.plus(self.lease);
                 let Some((token, attempt)) = change.queue.hold(number, until, now) else { continue };
                 let body = change.queue.slot(number).map(|slot| slot.body.clone()).unwrap_or_default();
                 bytes += body.len();
@@ -183,7 +206,7 @@ pub struct Handed {
     pub attempt: u16,
     /// How long it is held.
     pub until: Micros,
-    /// Since when it could be claimed.
+    /// Since when it could be claimed; after the time of the answer if it was claimed ahead.
     pub at: Micros,
     /// As [`super::delivery::read_body`] reads it.
     pub body: Box<[u8]>,
@@ -233,7 +256,7 @@ impl Operation for Claim {
         call.keys.push(key::queue(&self.place, &self.queue));
         self.terms.write(&mut call.given);
         call.given.extend_from_slice(&self.count.to_le_bytes());
-        record::put(&mut call.given, [self.lease.get(), self.failing.drop_after.unwrap_or_default().get()]);
+        record::put(&mut call.given, [self.lease.get(), self.ahead.get(), self.failing.drop_after.unwrap_or_default().get()]);
         self.failing.write(&mut call.given);
         let (name, incarnation) = self.worker.as_ref().map_or(("", 0), |(name, incarnation)| (name.as_str(), *incarnation));
         record::put(&mut call.given, [incarnation]);

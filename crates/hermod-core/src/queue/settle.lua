@@ -69,7 +69,9 @@ return drive(function(first_key, at, _, keep)
           call('HSET', tried, member, pack_ints(TRIED, attempts, token, time, was_at, 0) .. meta)
         elseif act == RETURN then
           word, time = 2, was_due
-          give_back(member, to, was_due, false, attempts - 1, token, meta)
+          -- Claimed ahead, it still has its pause after the last attempt before it, and its recipient waits for it.
+          if was_at > now then time = was_at end
+          give_back(member, to, time, time > was_due, attempts - 1, token, meta)
         elseif attempts >= max then
           word = 3 + drops
           exhaust(member, to, was_at, drops, attempts, token, meta)

@@ -78,7 +78,7 @@ impl Settle {
             return Outcome::Stale;
         }
         let (meta, _) = slot.meta();
-        let (due, attempts) = (meta.due, slot.attempts());
+        let (due, at, attempts) = (meta.due, slot.at, slot.attempts());
         let is_exhausted = attempts >= meta.max_attempts.unwrap_or(self.max_attempts);
         match self.act {
             SettleAct::Ack => {
@@ -109,8 +109,10 @@ impl Settle {
             }
             SettleAct::Return => {
                 change.queue.unattempt(number);
-                change.queue.give_back(number, due, false);
-                Outcome::Until(due)
+                // Claimed ahead, it still has its pause after the last attempt before it, and its recipient waits for it.
+                let at = if at > now { at } else { due };
+                change.queue.give_back(number, at, at > due);
+                Outcome::Until(at)
             }
         }
     }

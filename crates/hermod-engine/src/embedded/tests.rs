@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use hermod_core::limit::meter::Bucket;
 use hermod_core::limit::{Act, Check, Limited, Meter, Verdict};
-use hermod_core::{Micros, Once, Outcome, Partitions, RuleId, SpaceId, Subject};
+use hermod_core::queue::claim::Failing;
+use hermod_core::queue::push::Push;
+use hermod_core::queue::{Delivery, Due, Terms};
+use hermod_core::{Micros, Once, Outcome, Partitions, QueueId, RuleId, SpaceId, Subject};
 
 use super::{Embedded, Options};
 use crate::clock::{Clock, ManualClock};
@@ -207,4 +210,31 @@ async fn deferred_changes_are_on_disk_within_a_second() {
         assert!(asked.elapsed() < Duration::from_secs(1), "not on disk after {:?}", asked.elapsed());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Who waits for a partition's lock must not come after others with an earlier time than theirs.
+#[test]
+fn time_never_runs_backwards_in_a_partition() {
+    const THREADS: usize = 4;
+    const PUSHES: usize = 3_000;
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(Options { clock: Clock::System, ..options(&folder) }).unwrap();
+    let place = Partitions::DEFAULT.place(&SpaceId::default_space(), "q");
+    let failing = Failing { max_attempts: 1, drops: false, drop_after: None };
+    let push = || {
+        let one = Delivery::new(Due::In(Micros::ZERO), true, "1");
+        let op = Push::new(place.clone(), QueueId::new("q").unwrap(), Terms::default(), failing, vec![one]);
+        match engine.inner.apply(&op, None).unwrap().0 {
+            Outcome::Done(pushed) => (pushed.stored[0].1, pushed.now),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut pushed: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| (0..PUSHES).map(|_| push()).collect::<Vec<_>>())).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    // Numbers are given out in the order in which the operations took place.
+    pushed.sort_unstable_by_key(|(number, _)| *number);
+    let back = pushed.windows(2).filter(|two| two[1].1 < two[0].1).count();
+    assert_eq!((pushed.len(), back), (THREADS * PUSHES, 0), "times that are earlier than the one before");
 }

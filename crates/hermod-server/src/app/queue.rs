@@ -3,6 +3,7 @@
 //! A queue lies in many partitions: a delivery is with its recipient, else with its key, else anywhere; a queue
 //! of total order is in one. What a call means to several partitions is one operation each.
 
+mod ahead;
 mod catch_up;
 mod claim;
 mod edit;
@@ -13,6 +14,7 @@ mod reply;
 mod settle;
 mod staff;
 mod stream;
+mod take;
 mod watch;
 mod worker;
 

@@ -24,6 +24,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Consumes one queue until it is told to end.
 pub(super) async fn run(app: App, space: SpaceId, queue: Arc<Queue>, mut stopped: watch::Receiver<()>) {
+    // Nobody waits for one whose queue was changed, and what it has sent must be settled before the store is closed.
+    let _unfinished = app.unfinished();
     match &queue.push {
         Some(Push::Log) => log(&app, &space, &queue, stopped).await,
         Some(Push::Webhook(webhook)) => match endpoint(&space, webhook) {

@@ -4,27 +4,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use hermod_catalog::Scope;
-use hermod_core::queue::{Claim, DeliveryId, Handed, Mode, Queue, Standing, Stats};
-use hermod_core::{Invalid, Micros, Outcome, Place, QueueId, SpaceId, WorkerId};
-use hermod_engine::{Clock, Engine, EngineError, Wake};
+use hermod_core::queue::{DeliveryId, Handed, Mode, Queue};
+use hermod_core::{Invalid, Micros, QueueId, SpaceId, WorkerId};
+use hermod_engine::{Engine, Wake};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::watch::Watch;
-use super::worker::gone;
-use super::{App, Caller, SettleAsk, failing};
+use super::{App, Caller};
 use crate::code::{Code, Problem};
 
-/// So often the partitions are asked before somebody waits again.
-const ROUNDS_MAX: usize = 4;
 /// A claim hands out so many.
 const COUNT_MAX: usize = 1_000;
 /// Who waits looks again after so long at the latest, in case a signal was lost.
 const HEAL_EVERY: Duration = Duration::from_millis(1_500);
-/// How often who waits looks at a clock that is set by hand.
-const MANUAL_EVERY: Duration = Duration::from_millis(10);
 /// Somebody who follows the signals of others goes on for so long after the last has asked or waited.
 const FOLLOW_ON: Duration = Duration::from_secs(5);
 /// How long one can wait.
@@ -109,29 +103,34 @@ impl App {
         let _present = ask.worker.as_ref().map(|(worker, incarnation)| self.present(space, &queue.id, worker, *incarnation));
         self.heal(&watch);
         if ask.wait.is_zero() {
-            return self.take(space, queue, &watch, ask).await;
+            return self.take(space, queue, &watch, ask, Micros::ZERO).await?.stored().await;
         }
         let deadline = Instant::now() + ask.wait;
         let turn = tokio::select! {
             turn = timeout_at(deadline, watch.turns.acquire()) => turn,
             () = &mut stop => return Ok(Vec::new()),
         };
-        let Ok(Ok(_turn)) = turn else { return Ok(Vec::new()) };
-        loop {
+        let Ok(Ok(turn)) = turn else { return Ok(Vec::new()) };
+        let _unfinished = self.unfinished();
+        let mut missed = None;
+        let haul = loop {
             let earlier = watch.earlier();
             self.hear_of(space, queue, ask).await?;
-            let taken = self.take(space, queue, &watch, ask).await?;
-            if !taken.is_empty() || Instant::now() >= deadline || self.is_stopping() {
-                return Ok(taken);
+            let haul = self.take(space, queue, &watch, ask, self.ahead(deadline)).await?;
+            if !haul.is_empty() || Instant::now() >= deadline || self.is_stopping() {
+                break haul;
             }
-            let next = self.wake_at(&watch).min(deadline);
+            let next = self.wake_at(&watch, deadline, &mut missed).min(deadline);
             tokio::select! {
                 () = earlier => {}
                 () = &mut stop => return Ok(Vec::new()),
                 () = self.stopping() => return Ok(Vec::new()),
                 () = sleep_until(self.heal_at(&watch).map_or(next, |heal| heal.min(next))) => self.heal(&watch),
             }
-        }
+        };
+        // What is known of the store is up to date: the next one looks while this one waits for the disk, and for the time.
+        drop(turn);
+        self.hold_back(space, queue, &watch, ask, haul, stop).await
     }
 
     /// A worker that asks is heard of; a problem if it must register again.
@@ -152,131 +151,6 @@ impl App {
     /// When that is to be done again, if ever.
     fn heal_at(&self, watch: &Watch) -> Option<Instant> {
         matches!(self.engine, Engine::Redis(_)).then(|| watch.heal_at(HEAL_EVERY))
-    }
-
-    /// When whoever waits must look.
-    fn wake_at(&self, watch: &Watch) -> Instant {
-        let now = Instant::now();
-        if matches!(self.clock, Clock::Manual(_)) {
-            return now + MANUAL_EVERY;
-        }
-        let Some(next) = watch.next() else { return now + WAIT_MAX };
-        let span = next.since(self.watches.store_time(self.now())).to_duration();
-        // A store that has something due and hands out nothing is not asked without end.
-        let wake_at = now + span.clamp(Duration::from_micros(500), WAIT_MAX);
-        watch.rests_until().map_or(wake_at, |until| until.max(wake_at))
-    }
-
-    /// Looks at the partitions of which nothing is known.
-    async fn look_around(&self, space: &SpaceId, queue: &Queue, watch: &Watch) -> Result<(), Problem> {
-        let range = self.partitions_of(space, queue);
-        let looks = watch.unknown().into_iter().map(|partition| {
-            let (learned, is_ours) = (watch.learned(partition), range.contains(&partition));
-            let place = Place { space: space.clone(), partition };
-            async move {
-                if !is_ours {
-                    return Ok((partition, learned, None));
-                }
-                let ran = self.engine.run(&Stats::new(place, queue.id.clone(), Micros::ZERO, 0), None).await?;
-                match ran.outcome {
-                    Outcome::Done(counts) | Outcome::Replayed(counts) => Ok((partition, learned, Some(counts))),
-                    Outcome::Conflict => Ok((partition, learned, None)),
-                }
-            }
-        });
-        for looked in join_all(looks).await {
-            let (partition, learned, counts) = looked.map_err(|fault: EngineError| Problem::from(fault))?;
-            let times = counts.map(|counts| {
-                self.watches.set_clock(counts.now, self.now());
-                [counts.next, counts.next_end]
-            });
-            watch.saw(partition, learned, times.into_iter().flatten().flatten().min());
-        }
-        Ok(())
-    }
-
-    /// Asks the partitions in which something is due.
-    async fn take(&self, space: &SpaceId, queue: &Queue, watch: &Watch, ask: &ClaimAsk) -> Result<Vec<Taken>, Problem> {
-        let (count, lease) = (ask.count, ask.lease.unwrap_or(queue.lease));
-        let mut taken: Vec<Taken> = Vec::new();
-        for _ in 0..ROUNDS_MAX {
-            if let Err(problem) = self.look_around(space, queue, watch).await {
-                if taken.is_empty() {
-                    return Err(problem);
-                }
-                break;
-            }
-            let wanted = count - taken.len();
-            let due = watch.due(self.watches.store_time(self.now()));
-            let Some((earliest, _)) = due.first().copied() else {
-                // What was found may have been forgotten meanwhile, because a signal may have been lost.
-                if watch.unknown().is_empty() {
-                    break;
-                }
-                continue;
-            };
-            let (wanted, charged) = match self.catch_up(space, queue, watch, earliest, wanted).await {
-                Ok(allowed) => allowed,
-                Err(problem) if taken.is_empty() => return Err(problem),
-                Err(_) => break,
-            };
-            let (asked, before) = (due.len().min(wanted), taken.len());
-            if asked == 0 {
-                break;
-            }
-            // Together no more than is wanted; the earliest have the odd ones.
-            let (each, odd) = (wanted / asked, wanted % asked);
-            let claims = due.iter().take(asked).enumerate().map(|(turn, (_, partition))| {
-                let place = Place { space: space.clone(), partition: *partition };
-                let each = each + usize::from(turn < odd);
-                let mut claim = Claim::new(place, queue.id.clone(), self.terms(space, queue), each, lease, failing(queue));
-                if let Some((worker, incarnation)) = ask.worker.clone() {
-                    claim = claim.by(worker, incarnation);
-                }
-                let learned = watch.learned(*partition);
-                async move { (*partition, learned, self.engine.run(&claim, None).await) }
-            });
-            let (mut fault, mut is_gone) = (None, false);
-            for (partition, learned, ran) in join_all(claims).await {
-                let claimed = match ran.map(|ran| ran.outcome) {
-                    Ok(Outcome::Done(claimed) | Outcome::Replayed(claimed)) => claimed,
-                    Ok(Outcome::Conflict) => continue,
-                    Err(error) => {
-                        fault = Some(error);
-                        continue;
-                    }
-                };
-                self.watches.set_clock(claimed.now, self.now());
-                // What somebody is told who is gone says nothing of what there is for whoever has this name now.
-                if claimed.standing == Standing::Gone {
-                    is_gone = true;
-                    continue;
-                }
-                watch.saw(partition, learned, [claimed.next, claimed.next_end].into_iter().flatten().min());
-                self.metrics.claimed(queue.id.as_str(), &claimed);
-                self.learn(space, queue, partition, None, &claimed.woken);
-                let greatest = claimed.handed.iter().map(|handed| handed.token.0).max();
-                self.watches.saw_number(space, &queue.id, greatest.unwrap_or(0));
-                let named = |handed: Handed| Taken { id: DeliveryId { partition, number: handed.number }, handed };
-                taken.extend(claimed.handed.into_iter().map(named));
-            }
-            self.caught_up(space, queue, (before + charged).saturating_sub(taken.len())).await;
-            // What was handed out is told, whatever befell the others.
-            if let Some(fault) = fault {
-                if taken.is_empty() {
-                    return Err(fault.into());
-                }
-                break;
-            }
-            if let Some((worker, _)) = ask.worker.as_ref().filter(|_| is_gone && taken.is_empty()) {
-                return Err(gone(worker));
-            }
-            if taken.len() >= count {
-                break;
-            }
-        }
-        taken.sort_unstable_by_key(|taken| (taken.handed.at, taken.handed.number));
-        Ok(taken)
     }
 }
 
@@ -299,9 +173,7 @@ pub(super) fn check_worker(queue: &Queue, is_worker: bool) -> Result<(), Problem
 async fn claim_for(app: App, space: SpaceId, queue: Arc<Queue>, ask: ClaimAsk, mut send: oneshot::Sender<Result<Vec<Taken>, Problem>>) {
     let taken = app.claim_until(&space, &queue, &ask, send.closed()).await;
     if let Err(Ok(unwanted)) = send.send(taken) {
-        let held: Vec<_> = unwanted.iter().map(|taken| (taken.id, taken.handed.token)).collect();
-        // If it cannot be given back now, it comes back when its lease ends.
-        let _given_back = app.settle_in(&space, &queue, SettleAsk::Return, &held, None).await;
+        app.put_back(&space, &queue, &unwanted).await;
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hermod_core::queue::DeliveryId;
+use hermod_core::queue::claim::SPREAD;
 use hermod_core::{Micros, QueueId, SpaceId};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
@@ -18,7 +19,8 @@ use tokio::time::Instant;
 
 use super::stream::Holds;
 
-/// So many of those who wait look at once: the others need not wake for what is one delivery.
+/// So many of those who wait look at once: the others need not wake for what is one delivery. Who has found something looks
+/// no more, however long it takes until it may be told.
 const LOOKING_MAX: usize = 4;
 
 /// All queues that somebody asked for.
@@ -121,6 +123,8 @@ impl Watched {
 struct Known {
     /// When something may be claimed; none if nothing is there.
     at: Option<Micros>,
+    /// When a lease ends. What is held until then cannot be claimed ahead.
+    ends: Option<Micros>,
     /// Whether somebody has looked: otherwise something may be there that is earlier.
     is_whole: bool,
     version: Version,
@@ -136,12 +140,22 @@ pub(super) struct Version {
 impl Known {
     /// Something may be claimed at this time; whether that is earlier than all that was known.
     fn hear(&mut self, at: Micros) -> bool {
-        let is_earlier = self.at.is_none_or(|known| at < known);
-        if is_earlier {
-            self.at = Some(at);
-        }
-        is_earlier
+        bring_forward(&mut self.at, Some(at))
     }
+
+    /// When something may be claimed, or a lease ends that may be over.
+    fn when(&self, now: Micros) -> Option<Micros> {
+        [self.at, self.ends.filter(|end| *end <= now)].into_iter().flatten().min()
+    }
+}
+
+/// Takes a time that is earlier than the one that is known; whether it is.
+fn bring_forward(known: &mut Option<Micros>, heard: Option<Micros>) -> bool {
+    let is_earlier = heard.is_some_and(|heard| known.is_none_or(|known| heard < known));
+    if is_earlier {
+        *known = heard;
+    }
+    is_earlier
 }
 
 /// What is known of one queue.
@@ -258,18 +272,18 @@ impl Watch {
         self.known.lock().get(usize::from(partition)).map_or(Version::default(), |known| known.version)
     }
 
-    /// An answer says when something may be claimed in this partition. What was learned while it was on its way counts
+    /// An answer says when something may be claimed in this partition, and when a lease ends there. What was learned while it was on its way counts
     /// beside it, whichever is earlier: it costs a look that finds nothing, and no delivery waits.
-    pub(super) fn saw(&self, partition: u16, asked: Version, at: Option<Micros>) {
+    pub(super) fn saw(&self, partition: u16, asked: Version, at: Option<Micros>, ends: Option<Micros>) {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(usize::from(partition)) else { return };
         let was_whole = known.is_whole;
         known.is_whole |= known.version.forgotten == asked.forgotten;
         if known.version == asked {
-            known.at = at;
+            (known.at, known.ends) = (at, ends);
             return;
         }
-        let is_earlier = at.is_some_and(|at| known.hear(at));
+        let is_earlier = bring_forward(&mut known.at, at) | bring_forward(&mut known.ends, ends);
         if is_earlier && was_whole {
             known.version.learned += 1;
             drop(all);
@@ -283,18 +297,29 @@ impl Watch {
         (0..).zip(all.iter()).filter(|(_, known)| !known.is_whole).map(|(partition, _)| partition).collect()
     }
 
-    /// The partitions in which something may be claimed now, the earliest first.
-    pub(super) fn due(&self, now: Micros) -> Vec<(Micros, u16)> {
+    /// The partitions in which something may be claimed, the earliest first, and by when. That is now, unless the first
+    /// comes within `ahead`: then it is a little after it. `first` is what the same answer has already.
+    pub(super) fn due(&self, now: Micros, ahead: Micros, first: Option<Micros>) -> (Micros, Vec<(Micros, u16)>) {
         let all = self.known.lock();
-        let due = (0..).zip(all.iter()).filter_map(|(partition, known)| known.at.filter(|at| *at <= now).map(|at| (at, partition)));
-        let mut due: Vec<(Micros, u16)> = due.collect();
+        let mut due: Vec<(Micros, u16)> =
+            (0..).zip(all.iter()).filter_map(|(partition, known)| known.when(now).map(|at| (at, partition))).collect();
+        drop(all);
         due.sort_unstable();
-        due
+        let soonest = due.first().map(|(at, _)| *at).into_iter().chain(first).min();
+        let reach = soonest.filter(|at| *at > now).map_or(now, |at| at.plus(SPREAD).min(now.plus(ahead)));
+        due.retain(|(at, _)| *at <= reach);
+        (reach, due)
     }
 
-    /// When something may be claimed next.
-    pub(super) fn next(&self) -> Option<Micros> {
-        self.known.lock().iter().filter_map(|known| known.at).min()
+    /// When something may be claimed next, and when a lease ends next.
+    pub(super) fn next(&self) -> (Option<Micros>, Option<Micros>) {
+        let all = self.known.lock();
+        (all.iter().filter_map(|known| known.at).min(), all.iter().filter_map(|known| known.ends).min())
+    }
+
+    /// Whether none of those who wait looks for what comes next.
+    pub(super) fn is_unattended(&self) -> bool {
+        self.turns.available_permits() == LOOKING_MAX
     }
 
     /// Ends when a time becomes earlier. Make it before looking, so that nothing is missed in between.
@@ -313,22 +338,27 @@ mod tests {
         Micros::saturating(n)
     }
 
+    /// What is due at this time.
+    fn due(watch: &Watch, now: u64) -> Vec<(Micros, u16)> {
+        watch.due(us(now), Micros::ZERO, None).1
+    }
+
     #[test]
     fn what_is_learned_while_an_answer_is_on_its_way_is_not_lost() {
         let watch = Watch::new(2);
-        assert_eq!((watch.due(us(5)), watch.unknown()), (vec![], vec![0, 1]), "what is not known is looked at first");
+        assert_eq!((due(&watch, 5), watch.unknown()), (vec![], vec![0, 1]), "what is not known is looked at first");
         let (before, other) = (watch.learned(0), watch.learned(1));
-        watch.saw(1, other, None);
-        watch.saw(0, before, None);
+        watch.saw(1, other, None, None);
+        watch.saw(0, before, None, None);
         assert!(watch.unknown().is_empty());
         // An answer that found nothing was given before this came.
         watch.learn(0, Some(us(7)));
-        watch.saw(0, before, None);
-        assert_eq!((watch.next(), watch.due(us(6)), watch.due(us(7))), (Some(us(7)), vec![], vec![(us(7), 0)]));
+        watch.saw(0, before, None, None);
+        assert_eq!((watch.next().0, due(&watch, 6), due(&watch, 7)), (Some(us(7)), vec![], vec![(us(7), 0)]));
         watch.learn(0, Some(us(9)));
-        assert_eq!(watch.next(), Some(us(7)), "later news do not put it off");
+        assert_eq!(watch.next().0, Some(us(7)), "later news do not put it off");
         watch.forget();
-        assert_eq!((watch.next(), watch.unknown().len()), (None, 2));
+        assert_eq!((watch.next().0, watch.unknown().len()), (None, 2));
     }
 
     #[tokio::test]
@@ -338,13 +368,13 @@ mod tests {
         watch.learn(0, Some(us(7)));
         assert!(earlier.now_or_never().is_some(), "who waits is told");
         // The first look found nothing, as it was before the push: it counts, and so does the push.
-        watch.saw(0, before, None);
-        assert_eq!((watch.next(), watch.unknown()), (Some(us(7)), vec![]));
+        watch.saw(0, before, None, None);
+        assert_eq!((watch.next().0, watch.unknown()), (Some(us(7)), vec![]));
         // What lay there all the time is earlier.
         let before = watch.learned(0);
         watch.learn(0, Some(us(9)));
-        watch.saw(0, before, Some(us(3)));
-        assert_eq!(watch.due(us(3)), [(us(3), 0)]);
+        watch.saw(0, before, Some(us(3)), None);
+        assert_eq!(due(&watch, 3), [(us(3), 0)]);
     }
 
     #[test]
@@ -352,8 +382,25 @@ mod tests {
         let watch = Watch::new(1);
         let before = watch.learned(0);
         watch.forget();
-        watch.saw(0, before, Some(us(9)));
-        assert_eq!((watch.next(), watch.unknown()), (Some(us(9)), vec![0]));
+        watch.saw(0, before, Some(us(9)), None);
+        assert_eq!((watch.next().0, watch.unknown()), (Some(us(9)), vec![0]));
+    }
+
+    #[test]
+    fn ahead_of_the_time_only_what_lies_close_together() {
+        let watch = Watch::new(4);
+        for (partition, at, ends) in [(0, Some(20_000), None), (1, Some(21_000), None), (2, Some(21_001), None), (3, None, Some(10_000))] {
+            watch.saw(partition, watch.learned(partition), at.map(us), ends.map(us));
+        }
+        let ahead = us(25_000);
+        assert_eq!(due(&watch, 1), []);
+        assert_eq!(watch.due(us(1), ahead, None), (us(21_000), vec![(us(20_000), 0), (us(21_000), 1)]));
+        assert_eq!(watch.due(us(1), us(19_998), None).1, [], "not as far ahead");
+        assert_eq!(watch.due(us(1), us(20_000), None), (us(20_001), vec![(us(20_000), 0)]));
+        // A lease that is over comes first, and what is due with it.
+        assert_eq!(watch.due(us(10_000), ahead, None), (us(10_000), vec![(us(10_000), 3)]));
+        assert_eq!(watch.due(us(1), ahead, Some(us(1))), (us(1), vec![]), "what is due already does not wait for others");
+        assert_eq!(watch.next(), (Some(us(20_000)), Some(us(10_000))));
     }
 
     #[test]
