@@ -1,11 +1,12 @@
 //! How late deliveries are handed out while 1 M others wait for later.
 //!
 //! A steady flow falls due one to three seconds after it was pushed. Consumers wait for it, by long poll or on a
-//! stream. Times are whole milliseconds, so that what the server says of them is exact: when a delivery was handed out
-//! is the end of its lease less the lease.
+//! stream. Times are whole milliseconds, so that what the server says of them is exact: the end of a lease less the
+//! lease is when it was claimed, or its due time if it was claimed ahead. So zero there says that it was claimed in time, and
+//! not that it was handed out in time: only the consumer's clock tells that.
 //!
 //! On the embedded engine an answer waits for the disk. So what one fsync costs meanwhile is measured beside it: nobody
-//! who waits for one can be faster.
+//! who claims what is due already can be faster.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
