@@ -182,6 +182,28 @@ async fn what_is_due_at_once_does_not_wait_for_what_is_held_back() -> Result<()>
     Ok(())
 }
 
+/// What was claimed ahead counts when somebody is told of it, and its lateness is what they see: more than nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_told_is_counted_and_how_late_it_was() -> Result<()> {
+    for store in Store::ALL {
+        let live = live(store).await?;
+        live.team.queue("counted", json!({"lease": "10m"})).await?;
+        live.team.push("counted", json!({"payload": 1, "in": "100ms"})).await?;
+        let handed = live.team.claim("counted", json!({"wait_ms": 20_000})).await?;
+        live.team.ack("counted", handed.first().context("it comes")?).await?;
+        let text = live.team.get("/metrics").await?.text();
+        let value = |name: &str| -> Result<f64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).context("it is counted")?;
+            Ok(line.parse()?)
+        };
+        assert_eq!(value(r#"hermod_queue_deliveries_total{queue="counted",outcome="handed"}"#)?, 1.0, "{store:?}");
+        assert_eq!(value(r#"hermod_queue_lateness_seconds_count{queue="counted"}"#)?, 1.0, "{store:?}");
+        ensure!(value(r#"hermod_queue_lateness_seconds_sum{queue="counted"}"#)? > 0.0, "{store:?}: nobody is told in no time");
+        live.stop().await;
+    }
+    Ok(())
+}
+
 /// A pause after a failure is not cut short by who goes away before it is over, and the recipient's next one does not pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_given_back_keeps_its_pause_and_its_place() -> Result<()> {

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use hermod_core::queue::{Claimed, Counts};
+use hermod_core::Micros;
+use hermod_core::queue::{Claimed, Counts, Handed};
 use hermod_engine::Engine;
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
@@ -190,21 +191,30 @@ impl Metrics {
         counter.increment(1);
     }
 
-    /// A claim of this queue was answered.
+    /// A claim of this queue was made: what it found to be over. What it was given is counted when somebody is told.
     pub(crate) fn claimed(&self, queue: &str, claimed: &Claimed) {
-        if claimed.handed.is_empty() && claimed.dead == 0 && claimed.expired == 0 {
+        if claimed.dead == 0 && claimed.expired == 0 {
             return;
         }
         self.count(queue, |deliveries| {
             deliveries.dead.increment(u64::from(claimed.dead));
             deliveries.expired.increment(u64::from(claimed.expired));
-            for handed in &claimed.handed {
+        });
+    }
+
+    /// Somebody is told of these, at `now` by the store's clock.
+    pub(crate) fn handed<'a>(&self, queue: &str, all: impl ExactSizeIterator<Item = &'a Handed> + Clone, now: Micros) {
+        if all.len() == 0 {
+            return;
+        }
+        self.count(queue, |deliveries| {
+            for handed in all.clone() {
                 if handed.attempt > 1 {
                     deliveries.again.increment(1);
                     continue;
                 }
                 deliveries.handed.increment(1);
-                deliveries.lateness.record(claimed.now.since(handed.at).to_duration().as_secs_f64());
+                deliveries.lateness.record(now.since(handed.at).to_duration().as_secs_f64());
             }
         });
     }

@@ -103,7 +103,8 @@ impl App {
         let _present = ask.worker.as_ref().map(|(worker, incarnation)| self.present(space, &queue.id, worker, *incarnation));
         self.heal(&watch);
         if ask.wait.is_zero() {
-            return self.take(space, queue, &watch, ask, Micros::ZERO).await?.stored().await;
+            let taken = self.take(space, queue, &watch, ask, Micros::ZERO).await?.stored().await?;
+            return Ok(self.told(queue, taken));
         }
         let deadline = Instant::now() + ask.wait;
         let turn = tokio::select! {
@@ -130,7 +131,14 @@ impl App {
         };
         // What is known of the store is up to date: the next one looks while this one waits for the disk, and for the time.
         drop(turn);
-        self.hold_back(space, queue, &watch, ask, haul, stop).await
+        let taken = self.hold_back(space, queue, &watch, ask, haul, stop).await?;
+        Ok(self.told(queue, taken))
+    }
+
+    /// Whoever asked is told of these now.
+    fn told(&self, queue: &Queue, taken: Vec<Taken>) -> Vec<Taken> {
+        self.metrics.handed(queue.id.as_str(), taken.iter().map(|taken| &taken.handed), self.watches.store_time(self.now()));
+        taken
     }
 
     /// A worker that asks is heard of; a problem if it must register again.
