@@ -222,12 +222,7 @@ impl QueueModel {
             }
             SettleAct::Return => {
                 item.attempts -= 1;
-                let (due, at) = (item.due, item.at);
-                match at > now && at > due && !item.to().is_empty() {
-                    true => self.block(number, at),
-                    false => self.put_back(number, if at > now { at } else { due }),
-                }
-                Outcome::Until(us(if at > now { at } else { due }))
+                Outcome::Until(us(self.put_back_ahead(number)))
             }
             _ if item.attempts >= item.delivery.max_attempts.unwrap_or(max_attempts) => {
                 self.exhaust(number, drops, now);

@@ -18,8 +18,11 @@ local function end_lease(member, most, drops)
     exhaust(member, to, at, drops, attempts, token, meta)
     return 0, 1
   end
+  -- Claimed ahead, it still has its pause after the last attempt before it, and its recipient waits for it.
+  local place = was_due
+  if at > now then place = at end
   local before = sticky and owner_of(to)
-  give_back(member, to, was_due, false, attempts, token, meta)
+  give_back(member, to, place, place > was_due, attempts, token, meta)
   if sticky and before ~= owner_of(to) then return 1, 0 end
   return 0, 0
 end

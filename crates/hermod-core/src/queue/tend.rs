@@ -69,8 +69,10 @@ pub(super) fn end_lease(change: &mut Change<'_>, number: Number, failing: &Faili
     let (meta, _) = slot.meta();
     if slot.attempts() < meta.max_attempts.unwrap_or(failing.max_attempts) {
         let (due, to): (Micros, Box<str>) = (meta.due, meta.to.into());
+        // Claimed ahead, it still has its pause after the last attempt before it, and its recipient waits for it.
+        let at = if slot.at > change.queue.owners.now { slot.at } else { due };
         let before: Box<str> = change.queue.owner_of(&to).into();
-        change.queue.give_back(number, due, false);
+        change.queue.give_back(number, at, at > due);
         tended.moved += u16::from(*before != *change.queue.owner_of(&to));
     } else {
         exhaust(change, number, failing.drops, change.queue.owners.now);

@@ -123,6 +123,18 @@ impl QueueModel {
         self.moving(number, |item| (item.until, item.at, item.blocks) = (0, at, true));
     }
 
+    /// One that was claimed ahead of its time goes back there, and is waited for if that is a pause after an attempt; any other to
+    /// when it was due. That time.
+    pub(super) fn put_back_ahead(&mut self, number: Number) -> u64 {
+        let Some(item) = self.items.get(&number) else { return 0 };
+        let at = if item.at > self.now { item.at } else { item.due };
+        match at > item.due && !item.to().is_empty() {
+            true => self.block(number, at),
+            false => self.put_back(number, at),
+        }
+        at
+    }
+
     fn may_have_more(&self, name: &str) -> bool {
         self.owners.workers.get(name).is_some_and(|worker| worker.gone.is_none() && !worker.is_draining)
     }
@@ -226,9 +238,9 @@ impl QueueModel {
             self.exhaust(number, failing.drops, self.now);
             return (false, true);
         }
-        let (to, due) = (item.to().to_owned(), item.due);
+        let to = item.to().to_owned();
         let before = self.owner(&to);
-        self.put_back(number, due);
+        self.put_back_ahead(number);
         (before != self.owner(&to), false)
     }
 
