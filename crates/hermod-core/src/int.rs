@@ -37,8 +37,10 @@ impl Micros {
     }
 
     /// The span of a [`Duration`], rounded down to whole microseconds.
+    #[inline]
     pub fn from_duration(d: Duration) -> Option<Micros> {
-        u64::try_from(d.as_micros()).ok().and_then(Micros::new)
+        let seconds = d.as_secs().checked_mul(1_000_000)?;
+        Micros::new(seconds.checked_add(u64::from(d.subsec_micros()))?)
     }
 
     /// The number of microseconds.

@@ -1,10 +1,10 @@
 -- operation.lua, the common opening of every script; twin of operation.rs and once.rs
--- KEYS    per operation: hm:{space/pp}:once:<key> <home>  STRING  until fingerprint reply note  if it has an
---         idempotency key, then its own
--- ARGV    now_us (0: the server's own TIME); all operations in one string, each
+-- KEYS    of every operation that has an idempotency key: hm:{space/pp}:once:<key> <home>  STRING  until fingerprint
+--         reply note; then per operation its own
+-- ARGV    now_us (0: the server's own TIME); all operations in one string: <I2 how many have an idempotency key>, each
 --         <I2BI4I4I2 how many there are that differ in their keys only, keys of each, length of once, length of
 --         its own, which of the following it shares (0: none)>,
---         once: fingerprint[16] <I8 keep_us> note, its own; then what operations share, each once
+--         once: fingerprint[16] <I8 keep_us, the same for all of a call> note, its own; then what operations share, each once
 -- REPLY   <I8 now>, then per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
 --       | 'C': the key was another request's | 'T' <I8 now>: what was given is about another time | its own
 --
@@ -33,24 +33,29 @@ local function shared_by(shared)
 end
 
 -- Keeps the reply of the operation whose idempotency key is at hand: its name, where it begins in what was given, how long it is.
--- All of a call are kept for as long, mostly: that is computed once.
-local once_name, once_at, once_size, keep_bytes, keep_till, keep_px
+-- Until when is the same for all of a call. What was kept in this call is known to those who come after it.
+local once_name, once_at, once_size, keep_till, keep_px
+local kept_here = {}
 local function keep_reply(reply)
-  local bytes = sub(given, once_at + 16, once_at + 23)
-  if bytes ~= keep_bytes then
-    local span = unpack_ints('<I8', bytes)
-    keep_bytes, keep_till, keep_px = bytes, pack_ints('<I8', now + span), format('%d', ceil(span / 1000) + slack_ms)
+  if not keep_px then
+    local span = unpack_ints('<I8', given, once_at + 16)
+    keep_till, keep_px = pack_ints('<I8', now + span), format('%d', ceil(span / 1000) + slack_ms)
   end
-  local note = sub(given, once_at + 24, once_at + once_size - 1)
-  call('SET', once_name, keep_till .. sub(given, once_at, once_at + 15) .. pack_ints('<I4', #reply) .. reply .. note, 'PX', keep_px)
+  local kept = keep_till .. sub(given, once_at, once_at + 15) .. pack_ints('<I4', #reply) .. reply
+  if once_size > 24 then kept = kept .. sub(given, once_at + 24, once_at + once_size - 1) end
+  kept_here[once_name] = kept
+  call('PSETEX', once_name, keep_px, kept)
 end
 
 -- Runs operate(first_key, at, shared, keep) for every operation of the call; its own argument begins at
 -- `at`, in the same place for those that differ in their keys only; `shared` says what it shares with
 -- others, 0 if nothing; keep(reply) keeps the reply of one that changed something, if there is a key for it.
--- recall(first_key, reply) is the note of a reply that is replayed, where it is not kept beside it; finish() ends the call.
-local function drive(operate, recall, finish)
-  local replies, key, at, n, size = { pack_ints('<I8', now) }, 1, 1, 1, #given
+-- recall(first_key, reply) is the note of a reply that is replayed, where it is not kept beside it.
+local function drive(operate, recall)
+  local replies, once, at, n, size = { pack_ints('<I8', now) }, 0, 3, 1, #given
+  -- All that was kept is read at once: a call of a command costs more than what it does.
+  local onces = unpack_ints('<I2', given)
+  local key, stored = onces + 1, onces > 0 and call('MGET', unpack(KEYS, 1, onces))
   while at <= size do
     local many, keys, own_size, shared
     many, keys, once_size, own_size, shared, at = unpack_ints('<I2BI4I4I2', given, at)
@@ -62,21 +67,20 @@ local function drive(operate, recall, finish)
       n = n + many
     else
       -- With an idempotency key it stands alone.
-      n = n + 1
-      once_name, once_at = KEYS[key], at
-      local kept = call('GET', once_name)
+      n, once = n + 1, once + 1
+      once_name, once_at = KEYS[once], at
+      local kept = kept_here[once_name] or stored[once]
       if not kept or unpack_ints('<I8', kept) <= now then
-        replies[n] = operate(key + 1, at + once_size, shared, keep_reply)
+        replies[n] = operate(key, at + once_size, shared, keep_reply)
       elseif sub(kept, 9, 24) ~= sub(given, at, at + 15) then
         replies[n] = 'C'
       else
         replies[n] = 'R' .. sub(kept, 25)
-        if recall then replies[n] = replies[n] .. recall(key + 1, sub(kept, 29)) end
+        if recall then replies[n] = replies[n] .. recall(key, sub(kept, 29)) end
       end
       key = key + keys
     end
     at = at + once_size + own_size
   end
-  if finish then finish() end
   return replies
 end

@@ -125,7 +125,7 @@ pub const SCRIPTS: &[Script] = &[
 /// One operation's part of a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptCall {
-    /// Its KEYS, all under one hash tag.
+    /// Its KEYS, all under one hash tag; the first is that of its idempotency key, if it has one.
     pub keys: SmallVec<[String; 1]>,
     /// `fingerprint keep_us note`, or empty without an idempotency key.
     pub once: Vec<u8>,
@@ -137,12 +137,22 @@ pub struct ScriptCall {
 }
 
 impl ScriptCall {
+    /// Where its idempotency key is kept, if it has one.
+    pub fn once_key(&self) -> Option<&String> {
+        self.keys.first().filter(|_| !self.once.is_empty())
+    }
+
+    /// The keys that are its own.
+    pub fn own_keys(&self) -> &[String] {
+        self.keys.get(usize::from(!self.once.is_empty())..).unwrap_or_default()
+    }
+
     /// Appends it to the argument of a call, for itself and for those after it that are like it but for
-    /// their keys, `many` in all: `many u16, keys u8, once length u32, own length u32, shared u16`, then both.
+    /// their keys, `many` in all: `many u16, own keys u8, once length u32, own length u32, shared u16`, then both.
     /// `shared` says which of the shared arguments is its own, counted from 1.
     pub fn write(&self, many: u16, shared: u16, out: &mut Vec<u8>) {
         out.extend_from_slice(&many.to_le_bytes());
-        out.push(u8::try_from(self.keys.len()).expect("an operation has few keys"));
+        out.push(u8::try_from(self.own_keys().len()).expect("an operation has few keys"));
         out.extend_from_slice(&u32::try_from(self.once.len()).expect("notes are bounded").to_le_bytes());
         out.extend_from_slice(&u32::try_from(self.given.len()).expect("arguments are bounded").to_le_bytes());
         out.extend_from_slice(&shared.to_le_bytes());

@@ -38,7 +38,10 @@ impl Partitions {
 
     #[inline]
     fn partition_of(self, hash: u64) -> u16 {
-        u16::try_from(hash % u64::from(self.0)).unwrap_or(0)
+        let count = u64::from(self.0);
+        // A division takes longer than the hash; the usual number needs none.
+        let partition = if count.is_power_of_two() { hash & (count - 1) } else { hash % count };
+        u16::try_from(partition).unwrap_or(0)
     }
 }
 
@@ -138,12 +141,19 @@ impl Places {
     /// [`home_hash`], without putting the name together again for each.
     #[inline]
     fn hash_of(&self, home: &str) -> u64 {
-        let (mut bytes, start) = (self.begun, self.space.as_str().len() + 1);
-        match bytes.get_mut(start..start + home.len()) {
-            Some(place) => copy_short(place, home.as_bytes()),
-            None => return home_hash(self.space.as_str(), home),
-        }
-        xxh3_64(bytes.get(..start + home.len()).unwrap_or_default())
+        // Most fit into half a line, and to copy four times as much takes as long as the hash.
+        let short = self.hash_in::<32>(home).or_else(|| self.hash_in::<SHORT_MAX>(home));
+        short.unwrap_or_else(|| home_hash(self.space.as_str(), home))
+    }
+
+    /// The same, if space and home fit into so many bytes.
+    #[inline]
+    fn hash_in<const N: usize>(&self, home: &str) -> Option<u64> {
+        let mut bytes = *self.begun.first_chunk::<N>()?;
+        let start = self.space.as_str().len() + 1;
+        let end = start + home.len();
+        copy_short(bytes.get_mut(start..end)?, home.as_bytes());
+        bytes.get(..end).map(xxh3_64)
     }
 
     /// The place of everything that belongs to `home`.
