@@ -14,6 +14,7 @@ mod key;
 pub mod picks;
 pub mod queues;
 pub mod realms;
+mod seats;
 mod table;
 
 use std::borrow::Cow;
@@ -49,6 +50,8 @@ pub struct Full;
 pub struct State {
     /// Records of meters by (space, rule, subject).
     pub limits: Limits,
+    /// Set by the engine when memory is short: nothing new may be created.
+    pub is_full: bool,
     /// Leases by (space, subject).
     pub leases: Leases,
     /// Reservations by (space, subject).
@@ -65,8 +68,6 @@ pub struct State {
     pub realms: Realms,
     /// What changed, by (space).
     pub events: Events,
-    /// Set by the engine when memory is short: nothing new may be created.
-    pub is_full: bool,
 }
 
 impl State {
@@ -74,6 +75,7 @@ impl State {
     pub fn new(partition: u16) -> State {
         State {
             limits: Limits { table: Table::new(Family::Limit, partition) },
+            is_full: false,
             leases: Leases { table: Table::new(Family::Lease, partition) },
             reserves: Reserves { table: Table::new(Family::Reserve, partition) },
             onces: Onces { table: Table::new(Family::Once, partition) },
@@ -82,7 +84,6 @@ impl State {
             profiles: Profiles::new(partition),
             realms: Realms::new(partition),
             events: Events::new(partition),
-            is_full: false,
         }
     }
 
@@ -192,7 +193,7 @@ impl Limits {
 
     /// Where the record of a subject under a rule is, or would be; of no subject, the one all share.
     #[inline]
-    pub fn find(&self, at: &impl Placed, rule: &RuleId, subject: &str) -> Found {
+    pub fn find(&self, at: &impl Placed, rule: &Limited, subject: &str) -> Found {
         let counter = Counter::new(&at.place().space, rule, subject, at.hash_of(subject));
         self.table.find_by(counter.hash(), |key| counter.is(key))
     }

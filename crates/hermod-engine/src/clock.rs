@@ -18,6 +18,7 @@ pub enum Clock {
 
 impl Clock {
     /// The time now.
+    #[inline]
     pub fn now(&self) -> Micros {
         match self {
             Clock::System => {

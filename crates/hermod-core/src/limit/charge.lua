@@ -46,9 +46,9 @@ local function test(act, cost, rules, stored)
   return concat(shown, '', 1, count), last, latest, before
 end
 
--- Writes what was tested.
-local function write(key, last, latest, before)
+-- Writes what was tested, of which `list` holds so many.
+local function write(key, list, last, latest, before)
   if last == 0 then return end
-  call('HSET', key, unpack(writes, 1, last))
+  call('HSET', key, unpack(list, 1, last))
   if latest - latest % slack_us > before then put_off(key, latest, before) end
 end

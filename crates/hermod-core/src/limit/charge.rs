@@ -45,7 +45,7 @@ impl<P: Placed> Charge<'_, P> {
         let mut steps: Vec<(Found, Step)> = Vec::with_capacity(self.rules.len());
         let (mut is_refused, mut is_fresh) = (false, false);
         for rule in self.rules {
-            let found = limits.find(self.place, &rule.id, self.subject);
+            let found = limits.find(self.place, rule, self.subject);
             let stored = limits.get(found, now);
             is_fresh |= stored.is_none();
             let step = rule.meter.step(self.act, self.cost, lent(&stored), now);

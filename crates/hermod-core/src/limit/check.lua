@@ -9,47 +9,60 @@ local given_at, act, cost, rules, ids, count = 0, nil, nil, nil, nil, nil
 local function check_all(key, stored, keep)
   local reply, last, latest, before = test(act, cost, rules, stored)
   if last and act ~= PEEK then
-    write(key, last, latest, before)
+    write(key, writes, last, latest, before)
     if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   end
   return reply
 end
 
--- Acts on the record of a bucket, as meter() does. Where nothing is owed any more, as most find it who come back after
--- a while, all operations that differ in their keys only come to the same, and it is made once for them.
-local function act_on_bucket(stored, rule)
-  local ends = 0
-  if stored then
-    ends = unpack_ints('<I8', stored, ENDS)
-    if ends > now then return bucket(act, cost, stored, rule) end
+-- Where nothing is owed any more, as most find it who come back after a while, all operations that differ in their keys only come to
+-- the same, and it is made once for them: the reply, and what is written. `before` is when the last record ended.
+local none, fresh, fresh_reply, fresh_last, fresh_till = {}, {}, nil, nil, nil
+local function check_afresh(key, before, keep)
+  if not fresh_reply then
+    fresh_reply, fresh_last, fresh_till = test(act, cost, rules, none)
+    for i = 1, fresh_last or 0 do fresh[i] = writes[i] end
   end
-  if not rule[11] then rule[11], rule[12], rule[13] = bucket(act, cost, nil, rule) end
-  return rule[11], rule[12], rule[13], ends
+  if fresh_last and act ~= PEEK then
+    if fresh_last == 2 then
+      call('HSET', key, fresh[1], fresh[2])
+      if fresh_till - fresh_till % slack_us > before then put_off(key, fresh_till, before) end
+    else
+      write(key, fresh, fresh_last, fresh_till, before)
+    end
+    if keep then keep('a' .. pack_ints('<I8', now) .. fresh_reply) end
+  end
+  return fresh_reply
 end
 
 -- Under two or three buckets, as most that are not under one: no table is filled, which is a tenth of the time.
 local function check_few(key, keep)
   local id1, id2, id3 = ids[1], ids[2], ids[3]
-  local stored, value3
-  local refused3, till3, ends3 = 0, 0, 0
+  local stored
   if id3 then stored = call('HMGET', key, id1, id2, id3) else stored = call('HMGET', key, id1, id2) end
-  local value1, refused1, till, ends = act_on_bucket(stored[1], rules[1])
-  local value2, refused2, till2, ends2 = act_on_bucket(stored[2], rules[2])
-  if id3 then value3, refused3, till3, ends3 = act_on_bucket(stored[3], rules[3]) end
+  local stored1, stored2, stored3, before, ends = stored[1], stored[2], stored[3], 0, 0
+  if stored1 then before = unpack_ints('<I8', stored1, ENDS) end
+  if stored2 then
+    ends = unpack_ints('<I8', stored2, ENDS)
+    if ends > before then before = ends end
+  end
+  if stored3 then
+    ends = unpack_ints('<I8', stored3, ENDS)
+    if ends > before then before = ends end
+  end
+  if before <= now then return check_afresh(key, before, keep) end
+  local value1, refused1, till = bucket(act, cost, stored1, rules[1])
+  local value2, refused2, till2 = bucket(act, cost, stored2, rules[2])
+  local value3, refused3, till3 = '', 0, 0
+  if id3 then value3, refused3, till3 = bucket(act, cost, stored3, rules[3]) end
   -- Whether what refused only shadows is looked at there.
   if refused1 + refused2 + refused3 > 0 then return check_all(key, stored, keep) end
-  -- Those for whom all is made once have one reply, too: a text that is put together costs as much as its length.
-  local is_alike = value1 == rules[1][11] and value2 == rules[2][11] and (not id3 or value3 == rules[3][11])
-  local reply = is_alike and rules.reply
-  if not reply then
-    if id3 then reply = value1 .. value2 .. value3 else reply = value1 .. value2 end
-    if is_alike then rules.reply = reply end
-  end
+  local reply = value1 .. value2 .. value3
   if act ~= PEEK then
     if id3 then call('HSET', key, id1, value1, id2, value2, id3, value3) else call('HSET', key, id1, value1, id2, value2) end
-    if till2 > till then till, ends = till2, ends2 end
-    if till3 > till then till, ends = till3, ends3 end
-    if till - till % slack_us > ends then put_off(key, till, ends) end
+    if till2 > till then till = till2 end
+    if till3 > till then till = till3 end
+    if till - till % slack_us > before then put_off(key, till, before) end
     if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   end
   return reply
@@ -58,12 +71,8 @@ end
 return drive(function(first_key, at, shared, keep)
   if at ~= given_at then
     act, cost = unpack_ints('<BI8', given, at)
-    given_at, rules = at, known[shared]
+    given_at, rules, fresh_reply = at, known[shared], nil
     ids, count = rules.ids, #rules
-    if only_buckets then
-      for i = 1, count do rules[i][11] = false end
-      rules.reply = false
-    end
   end
   local key = KEYS[first_key]
   if count ~= 1 then
@@ -72,14 +81,14 @@ return drive(function(first_key, at, shared, keep)
     return check_all(key, call('HMGET', key, unpack(ids)), keep)
   end
   -- Under one rule, as most are: no table is filled.
-  local rule, id = rules[1], ids[1]
-  local value, refused, till, ends
+  local rule, id, stored = rules[1], ids[1], call('HGET', key, ids[1])
   if only_buckets then
-    value, refused, till, ends = act_on_bucket(call('HGET', key, id), rule)
-  else
-    value, refused, till, ends = meter(act, cost, call('HGET', key, id), rule)
-    if not value then return ask_again() end
+    local before = 0
+    if stored then before = unpack_ints('<I8', stored, ENDS) end
+    if before <= now then return check_afresh(key, before, keep) end
   end
+  local value, refused, till, ends = meter(act, cost, stored, rule)
+  if not value then return ask_again() end
   local head = value
   if #value > HEAD_SIZE then head = sub(value, 1, HEAD_SIZE) end
   if act ~= PEEK and (refused == 0 or rule[2] == 1) then

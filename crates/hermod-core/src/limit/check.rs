@@ -65,7 +65,7 @@ impl<P: Placed, S: Borrow<Subject>, R: Borrow<Rules>> Check<P, S, R> {
     /// Under one rule, as most are: nothing is collected.
     #[inline]
     fn apply_one(&self, rule: &Limited, state: &mut State, now: Micros) -> Result<Checked, Full> {
-        let found = state.limits.find(&self.place, &rule.id, self.counted());
+        let found = state.limits.find(&self.place, rule, self.counted());
         let standing = state.limits.standing(found);
         let stored = standing.as_ref().and_then(|record| record.live(now)).map(|(packed, until)| (packed.tally(), until));
         let is_fresh = stored.is_none();
@@ -129,8 +129,11 @@ where
 
     fn call(&self, call: &mut ScriptCall, about: Micros) {
         call.keys.push(key::limit(self.place.place(), self.counted()));
+        call.given.reserve_exact(size_of::<u8>() + size_of::<u64>());
         call.given.push(self.act.number());
         call.given.extend_from_slice(&self.cost.to_le_bytes());
+        // About what a rule takes: to grow again and again costs more than to write it.
+        call.shared.reserve_exact(self.rules().len() * 64);
         for rule in self.rules().iter() {
             rule.write(&mut call.shared, about);
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::id::{Invalid, Name, RuleId};
 use crate::int::Micros;
 use crate::limit::meter::Meter;
@@ -16,6 +18,8 @@ pub type Rules = Arc<[Arc<Limited>]>;
 pub struct Limited {
     /// Which rule; part of the counter's key.
     pub id: RuleId,
+    /// The hash of its id: with that of their home, what counters are found by.
+    pub id_hash: u64,
     /// The policy it belongs to.
     pub name: Name,
     /// How it counts.
@@ -41,6 +45,7 @@ impl Limited {
     pub fn new(rule: &Rule) -> Result<Limited, Invalid> {
         Ok(Limited {
             id: rule.id.clone(),
+            id_hash: Limited::hash_of(rule.id.as_str()),
             name: rule.name.clone(),
             meter: rule.meter()?,
             mode: rule.mode,
@@ -56,7 +61,13 @@ impl Limited {
     pub fn enforced(id: RuleId, meter: Meter) -> Limited {
         let (mode, scope, on_store_error, on_expiry) = (Mode::default(), Scope::default(), OnStoreError::default(), OnExpiry::default());
         let window = Micros::saturating(1_000_000);
-        Limited { id, name: Name::default_name(), meter, mode, scope, durable: false, on_store_error, on_expiry, window }
+        let id_hash = Limited::hash_of(id.as_str());
+        Limited { id, id_hash, name: Name::default_name(), meter, mode, scope, durable: false, on_store_error, on_expiry, window }
+    }
+
+    /// The hash of a rule's id.
+    pub(crate) fn hash_of(id: &str) -> u64 {
+        xxh3_64(id.as_bytes())
     }
 
     /// Whether it counts leases and not charges.

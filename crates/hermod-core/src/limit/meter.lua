@@ -11,12 +11,11 @@ local HEAD, HEAD_SIZE, MARK = '<BI8I8I8I8', 33, '<I8I8'
 local ENDS = 26
 
 -- A rule as it is computed with: { kind, 1: it only shadows, five integers }, and of a bucket what is the same for
--- all operations of the call: { 8: the tick that is now, 9: the most debt that is let in, 10: the largest debt }, and
--- room for what limit/check.lua makes once for many.
+-- all operations of the call: { 8: the tick that is now, 9: the most debt that is let in, 10: the largest debt }.
 local function ruled(kind, shadow, p1, p2, p3, p4, p5)
   if kind ~= BUCKET then return { kind, shadow, p1, p2, p3, p4, p5 } end
   local most = p3 + p5
-  return { kind, shadow, p1, p2, p3, p4, p5, (now - now % p4) / p4, most * p2, (most + p3) * p2, false, 0, 0 }
+  return { kind, shadow, p1, p2, p3, p4, p5, (now - now % p4) / p4, most * p2, (most + p3) * p2 }
 end
 
 -- Rules by what is shared: they are read once for all operations of the call.

@@ -13,9 +13,9 @@ pub struct Packed(Form);
 
 #[derive(Debug)]
 enum Form {
-    /// Without marks; its numbers are far below 2^56.
-    Short { amount: [u8; 7], unit: [u8; 7], ts: [u8; 7], kind: Kind },
-    /// Any other.
+    /// Without marks. No time has more than 53 bits, so it leaves a byte for the kind.
+    Short { amount: u64, unit: u64, ts: [u8; 7], kind: Kind },
+    /// With them.
     Long(Box<Tally>),
 }
 
@@ -25,8 +25,7 @@ impl Packed {
     pub fn tally(&self) -> Cow<'_, Tally> {
         match &self.0 {
             Form::Short { amount, unit, ts, kind } => {
-                let ts = Micros::saturating(wide(*ts));
-                Cow::Owned(Tally { amount: wide(*amount), unit: wide(*unit), ts, marks: None, kind: *kind })
+                Cow::Owned(Tally { amount: *amount, unit: *unit, ts: wide(*ts), marks: None, kind: *kind })
             }
             Form::Long(tally) => Cow::Borrowed(tally),
         }
@@ -36,22 +35,22 @@ impl Packed {
 impl From<Tally> for Packed {
     #[inline]
     fn from(tally: Tally) -> Packed {
-        match (narrow(tally.amount), narrow(tally.unit), narrow(tally.ts.get()), &tally.marks) {
-            (Some(amount), Some(unit), Some(ts), None) => Packed(Form::Short { amount, unit, ts, kind: tally.kind }),
-            _ => Packed(Form::Long(Box::new(tally))),
+        match tally {
+            Tally { amount, unit, ts, marks: None, kind } => Packed(Form::Short { amount, unit, ts: narrow(ts), kind }),
+            marked => Packed(Form::Long(Box::new(marked))),
         }
     }
 }
 
 #[inline]
-fn narrow(n: u64) -> Option<[u8; 7]> {
-    let [bytes @ .., 0] = n.to_le_bytes() else { return None };
-    Some(bytes)
+fn narrow(time: Micros) -> [u8; 7] {
+    let [bytes @ .., _zero] = time.get().to_le_bytes();
+    bytes
 }
 
 #[inline]
-fn wide([a, b, c, d, e, f, g]: [u8; 7]) -> u64 {
-    u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+fn wide([a, b, c, d, e, f, g]: [u8; 7]) -> Micros {
+    Micros::saturating(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
 }
 
 impl Value for Packed {
@@ -91,7 +90,7 @@ mod tests {
         assert_eq!(size_of::<Packed>(), 24);
         let tally = |amount, marks| Tally { amount, unit: 7, ts: Micros::MAX, marks, kind: Kind::Estimate };
         let marks = || Some(Box::new(vec![Mark { last: 1, count: 2 }]));
-        for (tally, is_short) in [(tally(1 << 53, None), true), (tally(u64::MAX, None), false), (tally(1, marks()), false)] {
+        for (tally, is_short) in [(tally(1 << 53, None), true), (tally(u64::MAX, None), true), (tally(1, marks()), false)] {
             let packed = Packed::from(tally.clone());
             assert_eq!(*packed.tally(), tally);
             assert_eq!(packed.heap_bytes() == 0, is_short);

@@ -32,7 +32,7 @@ return drive(function(first_key, at, shared, keep)
   local till = expires + KEEP_US
   if refunds > till then till = refunds end
   list[#list + 1] = { OPEN, number, expires, cost, parts, till, pack_reservation(OPEN, number, expires, refunds, cost, 0, parts) }
-  write(key, last, latest, before)
+  write(key, writes, last, latest, before)
   write_reservations(reserve_key, list)
   if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   return reply

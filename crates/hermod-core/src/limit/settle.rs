@@ -58,7 +58,7 @@ impl Settle {
                 owed.push(Owed { act, cost, rule });
                 continue;
             }
-            let found = state.limits.find(&self.place, &rule.id, &self.home);
+            let found = state.limits.find(&self.place, &rule, &self.home);
             let step = rule.meter.step(act, cost, lent(&state.limits.get(found, now)), now);
             state.limits.put(found, &self.place, &rule, &self.home, step);
         }

@@ -1,8 +1,7 @@
 //! The key of a counter, in its parts: to find the record nothing is put together.
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::id::{RuleId, SpaceId};
+use crate::id::SpaceId;
+use crate::limit::limited::Limited;
 use crate::partition::home_hash;
 
 /// `space NUL rule NUL subject`.
@@ -11,28 +10,29 @@ pub(crate) struct Counter<'a> {
     space: &'a str,
     rule: &'a str,
     subject: &'a str,
-    /// Of space and subject, the counter's home.
-    home_hash: u64,
+    /// That of space and subject, the counter's home, and that of the rule in one.
+    hash: u64,
 }
 
 impl<'a> Counter<'a> {
     /// Of a home and its hash.
     #[inline]
-    pub(crate) fn new(space: &'a SpaceId, rule: &'a RuleId, subject: &'a str, home_hash: u64) -> Counter<'a> {
-        Counter { space: space.as_str(), rule: rule.as_str(), subject, home_hash }
+    pub(crate) fn new(space: &'a SpaceId, rule: &'a Limited, subject: &'a str, home_hash: u64) -> Counter<'a> {
+        debug_assert_eq!(rule.id_hash, Limited::hash_of(rule.id.as_str()), "the hash of another rule");
+        Counter { space: space.as_str(), rule: rule.id.as_str(), subject, hash: home_hash ^ rule.id_hash }
     }
 
     /// The parts of a key.
     pub(crate) fn of(key: &'a [u8]) -> Option<Counter<'a>> {
         let mut parts = std::str::from_utf8(key).ok()?.splitn(3, '\0');
         let (space, rule, subject) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Counter { space, rule, subject, home_hash: home_hash(space, subject) })
+        Some(Counter { space, rule, subject, hash: home_hash(space, subject) ^ Limited::hash_of(rule) })
     }
 
     /// What its record is found by.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
-        self.home_hash ^ xxh3_64(self.rule.as_bytes())
+        self.hash
     }
 
     /// Whether this is its key.
