@@ -49,86 +49,48 @@ end
 -- say (what is expected, holds, bounds and codes) stands in a table of its own.
 local names, deltas, assets, flagged, more = {}, {}, {}, {}, {}
 local had, since, on_hold, next_end, liens, after = {}, {}, {}, {}, {}, {}
-local parts, none = {}, {}
+local parts, none, sets, gone = {}, {}, {}, {}
 
--- What the operations of a call have written of accounts and boards, by the realm: it goes out together at the end, as a call of a
--- command costs more than what it does. Of an account the last record counts, false if it is gone; of an owner on a board, where he
--- was and where he is.
+-- What the operations of a call know of a realm: its keys, the version that was applied last and the number of the last entry, once
+-- one of them has read it, as nothing but the call changes them meanwhile.
 local books, now_bytes = {}, pack_ints('<I8', now)
-local PENDING_MAX = 1000
 
 local function book_of(cells)
   local book = books[cells]
   if not book then
     local base = sub(cells, 1, -6)
-    book = { cells = cells, base = base, ledger = base .. 'ledger', names = {}, records = {}, many = 0, boards = {} }
+    book = { cells = cells, base = base, ledger = base .. 'ledger', boards = {} }
     books[cells] = book
   end
   return book
 end
 
-local function write_out(book)
-  local sets, gone, set, dropped = {}, {}, 0, 0
-  for i = 1, book.many do
-    local name = book.names[i]
-    local record = book.records[name]
-    if record then
-      sets[set + 1], sets[set + 2] = name, record
-      set = set + 2
-    else
-      dropped = dropped + 1
-      gone[dropped] = name
-    end
+-- The key of the board of an asset.
+local function board_of(book, asset)
+  local key = book.boards[asset]
+  if not key then
+    key = book.base .. 'board:' .. asset
+    book.boards[asset] = key
   end
-  if set > 0 then call('HSET', book.cells, unpack(sets, 1, set)) end
-  if dropped > 0 then call('HDEL', book.cells, unpack(gone, 1, dropped)) end
-  for asset, board in pairs(book.boards) do
-    local off, on, offs, ons = {}, {}, 0, 0
-    for i = 1, board.many do
-      if board.was[i] then
-        offs = offs + 1
-        off[offs] = board.was[i]
-      end
-      if board.is[i] then
-        on[ons + 1], on[ons + 2] = format('%d', board.score[i]), board.is[i]
-        ons = ons + 2
-      end
-    end
-    local key = book.base .. 'board:' .. asset
-    if offs > 0 then call('ZREM', key, unpack(off, 1, offs)) end
-    if ons > 0 then call('ZADD', key, unpack(on, 1, ons)) end
-  end
-  book.names, book.records, book.many, book.boards = {}, {}, 0, {}
-end
-
--- An account is this from now on: false if it is gone.
-local function write(book, name, record)
-  if book.records[name] == nil then
-    book.many = book.many + 1
-    book.names[book.many] = name
-  end
-  book.records[name] = record
+  return key
 end
 
 -- This version of the realm was applied last.
 local function renew(book, version)
   book.known = version
-  write(book, 'v', format('%.0f', version))
+  call('HSET', book.cells, 'v', format('%.0f', version))
 end
 
--- An owner is there on a board from now on, if anywhere.
-local function show(book, asset, owner, was, is, score)
-  local board = book.boards[asset]
+-- What one commit takes off a board and puts on it; the lists begin anew with each.
+local function show(shown, key, was, is, score)
+  local board = shown[key]
   if not board then
-    board = { many = 0, at = {}, was = {}, is = {}, score = {} }
-    book.boards[asset] = board
+    board = { off = {}, on = {} }
+    shown[key] = board
   end
-  local at = board.at[owner]
-  if not at then
-    at = board.many + 1
-    board.many, board.at[owner], board.was[at] = at, at, was
-  end
-  board.is[at], board.score[at] = is, score
+  local off, on = board.off, board.on
+  if was then off[#off + 1] = was end
+  if is then on[#on + 1], on[#on + 2] = format('%d', score), is end
 end
 
 -- Reads what few postings say; where it ends.
@@ -189,39 +151,25 @@ local function enter(book, entry)
   return seq
 end
 
--- What an account says that has changed by so much: where it is on a board, if it is to be, and its record.
-local function post(book, flags, name, asset, had, since, delta, sum, seq, newest)
-  if delta == 0 then return end
-  if flags == 8 then
-    local owner = sub(name, asset + 2)
-    show(book, sub(name, 1, asset), owner, had > 0 and pack_ints('>I8', LARGEST - since) .. owner, sum > 0 and newest .. owner, sum)
-  end
-  write(book, name, sum ~= 0 and pack_ints('<i8I8', sum, seq))
-end
-
 -- A commit that moves something between two accounts and says nothing else, as most: the same as below, with no list filled. Nothing
 -- if it is not as plain as that, or comes to anything but being done.
 local function transfer(book, at, version)
-  local flags1, low, high = byte(given, at), byte(given, at + 10, at + 11)
-  if (flags1 ~= 0 and flags1 ~= 8) or high ~= 0 then return nil end
-  local flags2 = byte(given, at + 12 + low)
-  if flags2 ~= 0 and flags2 ~= 8 then return nil end
+  local flags, low, high = byte(given, at), byte(given, at + 10, at + 11)
+  if (flags ~= 0 and flags ~= 8) or high ~= 0 or byte(given, at + 12 + low) ~= flags then return nil end
   local _, delta1, asset1, name1, _, delta2, asset2, name2, done, entry, told =
     unpack_ints('<Bi8BI2c0Bi8BI2c0I2c0I4c0I4c0', given, at)
-  if done ~= '' or name1 == name2 then return nil end
-  -- The version is read once a call: nothing but the call changes it meanwhile.
-  local records, written, known = nil, book.records, book.known
+  local asset = sub(name1, 1, asset1)
+  if done ~= '' or name1 == name2 or delta1 == 0 or delta2 == 0 or sub(name2, 1, asset2) ~= asset then return nil end
+  local records, known = nil, book.known
   if known then
     records = call('HMGET', book.cells, name1, name2)
   else
     records = call('HMGET', book.cells, name1, name2, 'v')
-    known = tonumber(written.v or records[3] or 0)
+    known = tonumber(records[3] or 0)
     book.known = known
   end
   if version < known then return nil end
-  local record1, record2, had1, since1, had2, since2 = written[name1], written[name2], 0, 0, 0, 0
-  if record1 == nil then record1 = records[1] end
-  if record2 == nil then record2 = records[2] end
+  local record1, record2, had1, since1, had2, since2 = records[1], records[2], 0, 0, 0, 0
   if record1 then
     if #record1 ~= 16 then return nil end
     had1, since1 = unpack_ints('<i8I8', record1)
@@ -231,19 +179,27 @@ local function transfer(book, at, version)
     had2, since2 = unpack_ints('<i8I8', record2)
   end
   local sum1, sum2 = had1 + delta1, had2 + delta2
-  if sum1 > LARGEST or sum2 > LARGEST or sum1 < 0 or sum2 < 0 then return nil end
+  if sum1 > LARGEST or sum2 > LARGEST or sum1 <= 0 or sum2 <= 0 then return nil end
   local seq = enter(book, entry)
-  local newest = pack_ints('>I8', LARGEST - seq)
   if version > known then renew(book, version) end
-  post(book, flags1, name1, asset1, had1, since1, delta1, sum1, seq, newest)
-  post(book, flags2, name2, asset2, had2, since2, delta2, sum2, seq, newest)
-  if book.many > PENDING_MAX then write_out(book) end
+  call('HSET', book.cells, name1, pack_ints('<i8I8', sum1, seq), name2, pack_ints('<i8I8', sum2, seq))
+  if flags == 8 then
+    local key, newest, owner1, owner2 = board_of(book, asset), pack_ints('>I8', LARGEST - seq), sub(name1, asset1 + 2), sub(name2, asset2 + 2)
+    local was1 = had1 > 0 and pack_ints('>I8c0', LARGEST - since1, owner1)
+    local was2 = had2 > 0 and pack_ints('>I8c0', LARGEST - since2, owner2)
+    if was1 and was2 then
+      call('ZREM', key, was1, was2)
+    elseif was1 or was2 then
+      call('ZREM', key, was1 or was2)
+    end
+    call('ZADD', key, format('%d', sum1), newest .. owner1, format('%d', sum2), newest .. owner2)
+  end
   return pack_ints('<BI8I8Bi8I2c0i8I2c0c0', 99, now, seq, 2, sum1, #name1, name1, sum2, #name2, name2, told)
 end
 
 return drive(function(key, at, _, keep)
   local book = book_of(KEYS[key])
-  local base, written = book.base, book.records
+  local base = book.base
   local act, version, from, till, postings, markings, laters
   act, version, from, till, postings, markings, laters, at = unpack_ints('<BI8I8I8BBB', given, at)
   if act == 2 and postings == 2 and markings == 0 and laters == 0 and now >= from and now < till then
@@ -281,13 +237,6 @@ return drive(function(key, at, _, keep)
   end
 
   local records = call('HMGET', book.cells, 'v', unpack(names, 1, postings))
-  if book.many > 0 then
-    if written.v then records[1] = written.v end
-    for i = 1, postings do
-      local record = written[names[i]]
-      if record ~= nil then records[i + 1] = record end
-    end
-  end
   local stored
   if markings > 0 then stored = call('MGET', unpack(keys)) end
   local known = 0
@@ -361,25 +310,37 @@ return drive(function(key, at, _, keep)
   end
 
   -- From here on it only writes.
-  local seq, newest = enter(book, entry)
+  local seq = enter(book, entry)
   if version > known then renew(book, version) end
+  local set, dropped, newest, shown = 0, 0, nil, nil
   for i = 1, postings do
     local step, name, delta, sum, changed, holds = more[i], names[i], deltas[i], after[i], since[i], liens[i]
     if step.qty then holds = holds .. pack_ints('<I8i8I8', step.hold, step.qty, step.till) end
     if delta ~= 0 then
       if flagged[i] % 16 >= 8 then
         local owner = sub(name, assets[i] + 2)
-        newest = newest or pack_ints('>I8', LARGEST - seq)
+        newest, shown = newest or pack_ints('>I8', LARGEST - seq), shown or {}
         local was = had[i] > 0 and pack_ints('>I8c0', LARGEST - changed, owner)
-        show(book, sub(name, 1, assets[i]), owner, was, sum > 0 and newest .. owner, sum)
+        show(shown, board_of(book, sub(name, 1, assets[i])), was, sum > 0 and newest .. owner, sum)
       end
       changed = seq
     end
     if delta ~= 0 or step.qty or step.drops then
-      write(book, name, (sum ~= 0 or holds ~= '') and pack_ints('<i8I8c0', sum, changed, holds))
+      if sum ~= 0 or holds ~= '' then
+        sets[set + 1], sets[set + 2] = name, pack_ints('<i8I8c0', sum, changed, holds)
+        set = set + 2
+      else
+        dropped = dropped + 1
+        gone[dropped] = name
+      end
     end
   end
-  if book.many > PENDING_MAX then write_out(book) end
+  if set > 0 then call('HSET', book.cells, unpack(sets, 1, set)) end
+  if dropped > 0 then call('HDEL', book.cells, unpack(gone, 1, dropped)) end
+  for key, board in pairs(shown or none) do
+    if board.off[1] then call('ZREM', key, unpack(board.off)) end
+    if board.on[1] then call('ZADD', key, unpack(board.on)) end
+  end
   for i = 1, markings do
     local mark = marks[i]
     if mark.value and mark.till > now then
@@ -414,8 +375,4 @@ end, function(key, kept)
   local id = format('0-%.0f', seq)
   local found = call('XRANGE', sub(KEYS[key], 1, -6) .. 'ledger', id, id)
   return found[1] and found[1][2][2] or ''
-end, function()
-  for _, book in pairs(books) do
-    write_out(book)
-  end
 end)
