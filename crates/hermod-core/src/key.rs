@@ -37,7 +37,7 @@ pub fn once(place: &Place, key: &str, home: &str) -> String {
     tagged(place, "once:", &[key, " ", home])
 }
 
-/// `hm:{space/pp}:queue:<queue>:n`, STRING the last number; what else belongs to a queue begins with the same
+/// `hm:{space/pp}:queue:<queue>:n`, HASH the book of a queue, in which the last number is; what else belongs to a queue begins with the same
 /// but the `n` (`queue/line.lua`).
 pub fn queue(place: &Place, queue: &QueueId) -> String {
     tagged(place, "queue:", &[queue.as_str(), ":n"])
@@ -62,6 +62,13 @@ pub(crate) fn reply_in(tag: &str, queue: &str, number: &str) -> String {
 /// `hm:{space/pp}:pick:<deck>:<epoch>:<subject>`, HASH what the subject was sent of the deck (`pick/history.lua`).
 pub fn pick(place: &Place, deck: &DeckId, epoch: u64, subject: &Subject) -> String {
     tagged(place, "pick:", &[deck.as_str(), ":", &epoch.to_string(), ":", subject.as_str()])
+}
+
+/// Where in the key of a history its deck stands, counted from 1 as scripts do.
+pub(crate) fn pick_deck_at(place: &Place) -> u8 {
+    let digits = place.partition.checked_ilog10().unwrap_or(0) + 1;
+    let before = u32::try_from("hm:{/}:pick:".len() + place.space.as_str().len()).ok();
+    before.and_then(|before| u8::try_from(before + digits + 1).ok()).expect("the name of a space is short")
 }
 
 /// `hm:{space/pp}:subject:<subject>`, STRING `version profile`, packed.
@@ -118,14 +125,43 @@ fn part_of_queue(key: &str) -> Option<&str> {
     queue.split_once(':').map(|(_, part)| part)
 }
 
+/// A field of a hash and what it holds, or a member of a set and its score, as names and texts, for dumps and people.
+///
+/// Of a queue's book each field is shown as the part it is; what only spares a look at another is not shown.
+pub fn shown(key: &str, field: &[u8], value: &[u8], is_set: bool) -> Vec<(String, String)> {
+    if let (Some("n"), Some(base)) = (part_of_queue(key), key.strip_suffix('n')) {
+        let part = |name: &str, rest: &[u8]| {
+            let (key, rest) = (format!("{base}{name}"), field_text(&format!("{base}{name}"), rest));
+            let text = value_text(&key, value);
+            vec![(format!("{key} {rest}"), text)]
+        };
+        return match field.split_first() {
+            Some((b'n', [])) => crate::queue::line::shown_numbers(base, value),
+            Some((b't', number)) => part("tried", number),
+            Some((b'l', to)) => part("line", to),
+            Some((b'w', worker)) => part("worker", worker),
+            Some((b'b', to)) => part("bound", to),
+            Some((b'f', _)) => Vec::new(),
+            _ => part("body", field),
+        };
+    }
+    let text = if is_set { String::from_utf8_lossy(value).into_owned() } else { value_text(key, value) };
+    // What somebody holds stands behind all that waits.
+    if let Some(owner) = part_of_queue(key).and_then(|part| part.strip_prefix("own:")).filter(|_| text == "inf") {
+        let base = key.strip_suffix(owner).and_then(|key| key.strip_suffix("own:")).unwrap_or_default();
+        return vec![(format!("{base}has:{owner} {}", field_text(key, field)), String::from("0"))];
+    }
+    vec![(format!("{key} {}", field_text(key, field)), text)]
+}
+
 /// The name of a field or a member as text, for dumps and people.
-pub fn field_text(key: &str, field: &[u8]) -> String {
+fn field_text(key: &str, field: &[u8]) -> String {
     if key.contains("}:realm:") && (key.contains(":board:") || key.ends_with(":due")) {
         return hex(field);
     }
     let part = part_of_queue(key);
     // A number, then whom it is about.
-    if part.is_some_and(|part| part == "ring" || part.starts_with("own:") || part.starts_with("has:"))
+    if part.is_some_and(|part| part == "ring" || part.starts_with("own:"))
         && let Some((number, name)) = field.split_first_chunk()
     {
         return format!("{} {}", u64::from_be_bytes(*number), String::from_utf8_lossy(name));
@@ -140,7 +176,7 @@ pub fn field_text(key: &str, field: &[u8]) -> String {
 
 /// A stored value as text, for dumps and people.
 pub fn value_text(key: &str, value: &[u8]) -> String {
-    if let Some(part) = part_of_queue(key).filter(|part| matches!(*part, "body" | "tried" | "line" | "key" | "worker" | "bound" | "turn")) {
+    if let Some(part) = part_of_queue(key).filter(|part| matches!(*part, "body" | "tried" | "line" | "key" | "worker" | "bound")) {
         return crate::queue::line::redis_text(part, value);
     }
     let is_log = key.split_once("}:").is_some_and(|(_, rest)| rest == "events");

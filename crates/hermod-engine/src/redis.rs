@@ -16,11 +16,12 @@ mod fitness;
 mod link;
 mod wake;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
+use hashbrown::HashMap;
 use hermod_core::{Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, once, once::Returned};
 
 use crate::clock::Clock;
@@ -185,11 +186,8 @@ impl Redis {
                     }
                     for pair in items.chunks(2) {
                         let [Value::BulkString(field), Value::BulkString(value)] = pair else { continue };
-                        let text = match command.args_iter().next() {
-                            Some(::redis::Arg::Simple(b"ZRANGE")) => String::from_utf8_lossy(value).into_owned(),
-                            _ => hermod_core::key::value_text(&key, value),
-                        };
-                        out.insert(format!("{key} {}", hermod_core::key::field_text(&key, field)), text);
+                        let is_set = command.args_iter().next() == Some(::redis::Arg::Simple(b"ZRANGE"));
+                        out.extend(hermod_core::key::shown(&key, field, value, is_set));
                     }
                 }
                 _ => {}
@@ -259,10 +257,13 @@ impl Inner {
 fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
     let mut command = cmd(verb);
     command.arg(script).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
-    for key in calls.iter().flat_map(|call| &call.keys) {
+    let onces = calls.iter().filter_map(ScriptCall::once_key);
+    for key in onces.clone().chain(calls.iter().flat_map(ScriptCall::own_keys)) {
         command.arg(key);
     }
+    let few = |n: usize| u16::try_from(n).expect("a call holds few operations");
     let mut given = Vec::with_capacity(256);
+    given.extend_from_slice(&few(onces.count()).to_le_bytes());
     let mut shared: Vec<&[u8]> = Vec::new();
     for alike in calls.chunk_by(ScriptCall::is_like) {
         let Some(call) = alike.first() else { continue };
@@ -274,7 +275,6 @@ fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> 
                 shared.len()
             }
         };
-        let few = |n: usize| u16::try_from(n).expect("a call holds few operations");
         call.write(few(alike.len()), few(position), &mut given);
     }
     command.arg(now.unwrap_or(Micros::ZERO).get()).arg(given);

@@ -83,11 +83,16 @@ impl QueueModel {
         self.firsts().first().map(|(at, _)| us(*at))
     }
 
+    /// The same, as it is told: of a sticky queue nobody may claim all.
+    fn next_told(&self) -> Option<Micros> {
+        self.next().filter(|_| !self.terms.is_sticky)
+    }
+
     /// What `Push` answers.
     pub fn push(&mut self, deliveries: &[Delivery], failing: &Failing, now: u64) -> Pushed {
         self.clear_up(failing, 10);
         let stored = deliveries.iter().map(|delivery| self.push_one(delivery, now)).collect();
-        Pushed { now: us(now), next: self.next(), stored, woken: self.woken() }
+        Pushed { now: us(now), next: self.next_told(), stored, woken: self.woken() }
     }
 
     fn push_one(&mut self, delivery: &Delivery, now: u64) -> (Stored, Number, Micros) {
@@ -199,7 +204,7 @@ impl QueueModel {
             }
         }
         let outcomes = held.iter().map(|(number, token)| self.settle_one(act, max_attempts, drops, *number, *token, now)).collect();
-        Settled { now: us(now), next: self.next(), outcomes, woken: self.woken() }
+        Settled { now: us(now), next: self.next_told(), outcomes, woken: self.woken() }
     }
 
     fn settle_one(&mut self, act: SettleAct, max_attempts: u16, drops: bool, number: Number, token: Token, now: u64) -> Outcome {
@@ -257,7 +262,7 @@ impl QueueModel {
     pub fn edit(&mut self, change: &Change, numbers: &[Number], now: u64) -> Edits {
         self.expire();
         let edited = numbers.iter().map(|number| self.edit_one(change, *number, now)).collect();
-        Edits { now: us(now), next: self.next(), edited, woken: self.woken() }
+        Edits { now: us(now), next: self.next_told(), edited, woken: self.woken() }
     }
 
     fn edit_one(&mut self, change: &Change, number: Number, now: u64) -> Edited {

@@ -7,8 +7,13 @@
 --         <I8I8I8I8I2 number token until at attempt> <I4c0 body>
 local CLAIM_MAX, BYTES_MAX, SPREAD = 200, 1048576, 1000
 
+-- So many are looked at before it is known how many there are.
+local PEEK = 8
+
 -- Ends the leases whose time is over: they have their place again, or have failed for good.
 local function reap(most, drops)
+  held_first = first(held) or false
+  if not held_first or held_first > now then return 0 end
   local ended, failed = call('ZRANGEBYSCORE', held, '-inf', now, 'LIMIT', 0, CLAIM_MAX), 0
   for i = 1, #ended do
     local _, is_dead = end_lease(ended[i], most, drops)
@@ -18,17 +23,38 @@ local function reap(most, drops)
 end
 
 -- What can be claimed by then is handed out: now, unless the first of all comes only a little later.
-local function reach_of(source, ahead)
+local function reach_of(soonest, ahead)
   if ahead == 0 then return now end
-  local soonest, reach = first(source), after(now, ahead)
+  local reach = after(now, ahead)
   if not soonest or soonest <= now or soonest > reach then return now end
   if after(soonest, SPREAD) < reach then return after(soonest, SPREAD) end
   return reach
 end
 
+-- The first that can be claimed by `reach`, at most so many, and when the one after them can be (false: there is none, nil: that
+-- is not known). `peeked` are the first of all.
+local function heads_of(source, peeked, reach, wanted)
+  local size = #peeked
+  for i = 2, size, 2 do
+    local time = tonumber(peeked[i])
+    if time > reach or i > 2 * wanted then
+      for k = i - 1, size do peeked[k] = nil end
+      if time == NEVER then time = false end
+      return peeked, time
+    end
+  end
+  if size <= 2 * PEEK then return peeked, false end
+  if wanted == 0 then return {}, nil end
+  return call('ZRANGEBYSCORE', source, '-inf', reach, 'WITHSCORES', 'LIMIT', 0, wanted), nil
+end
+
+local opening, fields = { 'n' }, {}
+
 return drive(function(first_key, at, _, keep)
   open(first_key)
   local count, lease, ahead, drop_after, most, drops, incarnation, worker = unpack_ints('<I2I8I8I8I2BI8Bc0', given, agree(at))
+  opening[2] = 'w' .. worker
+  read(opening, sticky and 2 or 1)
   expire()
   local failed, expired = reap(most, drops), 0
   local _, died = tend(most, drops, TENDED_SOME)
@@ -40,24 +66,32 @@ return drive(function(first_key, at, _, keep)
     source = base .. 'own:' .. worker
   end
   if not is_given then steps = 0 end
-  local reach = reach_of(source, ahead)
+  local peeked, soonest = {}, nil
+  if standing ~= GONE then peeked = call('ZRANGE', source, 0, PEEK, 'WITHSCORES') end
+  local reach = reach_of(tonumber(peeked[2]), ahead)
   repeat
-    local wanted, freed = count - n, false
+    -- What was cleared up is read again.
+    close()
+    local wanted, freed, heads = count - n, false, nil
     if steps < wanted then wanted = steps end
-    local heads = {}
-    if wanted > 0 then heads = call('ZRANGEBYSCORE', source, '-inf', reach, 'WITHSCORES', 'LIMIT', 0, wanted) end
+    heads, soonest = heads_of(source, peeked, reach, wanted)
     local size = #heads / 2
     steps = steps - size
     if size > 0 then
-      local members = {}
-      for i = 1, size do members[i] = sub(heads[2 * i - 1], 1, 8) end
-      local bodies, tries = call('HMGET', body, unpack(members)), call('HMGET', tried, unpack(members))
-      local taken, ends, marks, firsts, mine, t, f = {}, {}, {}, {}, {}, 0, 0
       for i = 1, size do
-        if bytes >= BYTES_MAX then break end
-        local member, stored, time = members[i], bodies[i], tonumber(heads[2 * i])
-        local meta = meta_of(stored)
-        local was_due, expires, _, to = read_meta(meta)
+        local member = sub(heads[2 * i - 1], 1, 8)
+        fields[i], fields[size + i] = member, 't' .. member
+      end
+      local stored_all = call('HMGET', book, unpack(fields, 1, 2 * size))
+      local taken, ends, holds, t = {}, {}, {}, 0
+      for i = 1, size do
+        if bytes >= BYTES_MAX then
+          soonest = nil
+          break
+        end
+        local member, stored, tries, time = fields[i], stored_all[i], stored_all[size + i], tonumber(heads[2 * i])
+        local meta_size, was_due = unpack_ints('<I2I8', stored)
+        local expires, _, to = rest_of(stored, 11)
         -- It is nobody's before its time, so all counts from there.
         local from = time
         if now > from then from = now end
@@ -65,43 +99,42 @@ return drive(function(first_key, at, _, keep)
         if (expires > 0 and expires <= from) or (drop_after > 0 and after(was_due, drop_after) <= from) then
           drop_due(member, to)
           leave(to)
-          forget(member, meta)
+          forget(member, meta_of(stored))
           expired, freed = expired + 1, true
         else
           local token, attempt = number(), 1
-          if tries[i] then attempt = unpack_ints('<I2', tries[i]) + 1 end
+          if tries then attempt = unpack_ints('<I2', tries) + 1 end
           t = t + 1
-          mine[t] = heads[2 * i - 1]
-          taken[t], ends[2 * t - 1], ends[2 * t], marks[2 * t - 1] = member, till, member, member
-          marks[2 * t] = pack_ints(TRIED, attempt, token, till, time, 0) .. meta
-          if to ~= '' then
-            firsts[f + 1], firsts[f + 2] = to, member .. '\1'
-            f = f + 2
-          end
+          taken[t], ends[2 * t - 1], ends[2 * t] = member, till, member
+          if sticky then holds[2 * t - 1], holds[2 * t] = 'inf', heads[2 * i - 1] end
+          if held_first == false or (held_first and till < held_first) then held_first = till end
+          set(fields[size + i], pack_ints('<I2I8I8I8Bc0', attempt, token, till, time, 0, sub(stored, 3, 2 + meta_size)))
+          if to ~= '' then set('l' .. to, member .. '\1') end
           n, bytes = n + 1, bytes + #stored
-          handed[n] = pack_ints('<I8I8I8I8I2I4', number_of(member), token, till, time, attempt, #stored) .. stored
+          handed[n] = pack_ints('<I8I8I8I8I2I4c0', number_of(member), token, till, time, attempt, #stored, stored)
         end
       end
       if t > 0 then
         call('ZREM', due, unpack(taken))
         call('ZADD', held, unpack(ends))
-        call('HSET', tried, unpack(marks))
-        if f > 0 then call('HSET', lines, unpack(firsts)) end
-        if sticky then
-          call('ZREM', source, unpack(mine))
-          local holds = {}
-          for i = 1, t do holds[2 * i - 1], holds[2 * i] = 0, mine[i] end
-          call('ZADD', base .. 'has:' .. worker, unpack(holds))
-        end
+        if sticky then call('ZADD', source, unpack(holds)) end
+      end
+      if freed then
+        soonest = nil
+        peeked = call('ZRANGE', source, 0, PEEK, 'WITHSCORES')
       end
     end
     -- Who stood behind one that was over may have come up.
   until not freed or bytes >= BYTES_MAX or steps == 0 or n == count
   close()
-  local soonest
-  if not sticky or standing ~= GONE then soonest = first(source) end
-  local reply = 'c' .. pack_ints('<I8I8I8I2I2B', now, next_number(soonest), next_number(first(held)), failed, expired, standing)
-    .. woken() .. table.concat(handed)
+  if standing == GONE then
+    soonest = nil
+  elseif soonest == nil then
+    soonest = first(source)
+  end
+  if held_first == nil then held_first = first(held) end
+  local reply = 'c' .. pack_ints('<I8I8I8I2I2B', now, next_number(soonest), next_number(held_first), failed, expired, standing)
+    .. woken() .. joined(handed, n)
   if keep and n > 0 then keep(reply) end
   return reply
 end)

@@ -7,12 +7,12 @@ local CANCEL, AT, IN, LATER, REWRITE, REDRIVE = 0, 1, 2, 3, 5, 6
 local GONE, DONE, LEASED, DEAD, ALIVE = 0, 1, 2, 3, 4
 
 local function edit(member, act, time, is_json, payload)
-  local stored = call('HGET', body, member)
+  local stored = get(member)
   if not stored then return GONE, 0 end
-  local attempts, till, meta = call('HGET', tried, member), 0, meta_of(stored)
+  local attempts, till, meta = get('t' .. member), 0, meta_of(stored)
   if attempts then till = unpack_ints('<I8', attempts, 11) end
   if till > now then return LEASED, till end
-  local is_dead = call('ZSCORE', dead, member)
+  local is_dead = call('ZSCORE', base .. 'dead', member)
   local was_due, _, _, to = read_meta(meta)
   if act == CANCEL then
     take_out(member, to, till)
@@ -39,10 +39,10 @@ local function edit(member, act, time, is_json, payload)
   end
   take_out(member, to, till)
   if is_dead then
-    call('HDEL', tried, member)
+    set('t' .. member, false)
   elseif attempts then
     local count, token = unpack_ints(TRIED, attempts)
-    call('HSET', tried, member, pack_ints(TRIED, count, token, 0, time, 0))
+    set('t' .. member, pack_ints(TRIED, count, token, 0, time, 0))
   end
   rewrite(member, meta, pack_ints('<I8', time) .. sub(meta, 9), sub(stored, 3 + #meta))
   enter(member, time, to)
@@ -54,7 +54,7 @@ return drive(function(first_key, at, _, keep)
   local act, time, is_json, payload, count
   act, time, is_json, payload, count, at = unpack_ints('<BI8BI4c0I2', given, agree(at))
   expire()
-  local before, replies, any = first(due), {}, false
+  local before, replies, any = not sticky and first_due(), {}, false
   for i = 1, count do
     local word, when = edit(sub(given, at, at + 7), act, time, is_json, payload)
     if word == DONE then any = true end

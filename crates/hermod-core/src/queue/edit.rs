@@ -121,7 +121,7 @@ pub enum Edited {
 pub struct Edits {
     /// The time of the answer.
     pub now: Micros,
-    /// When a delivery can be claimed next.
+    /// When a delivery can be claimed next, in a shared queue.
     pub next: Option<Micros>,
     /// For each what became of it.
     pub edited: Vec<Edited>,
@@ -147,7 +147,7 @@ impl Operation for Edit {
             changing.queue.agree(self.terms, now);
             changing.queue.expire();
             let edited = self.numbers.iter().map(|number| self.edit(changing, *number, now)).collect();
-            Edits { now, next: changing.queue.next().0, edited, woken: changing.queue.woken() }
+            Edits { now, next: changing.queue.next_told(), edited, woken: changing.queue.woken() }
         });
         Ok(edits.unwrap_or_else(|| Edits { now, next: None, edited: vec![Edited::Gone; self.numbers.len()], woken: Vec::new() }))
     }

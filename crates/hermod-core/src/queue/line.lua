@@ -1,30 +1,43 @@
 -- queue/line.lua, twin of queue/line.rs: what scripts about queues share
--- KEYS    hm:{space/pp}:queue:<queue>:n  STRING  the last number; and, with another ending than the n:
+-- KEYS    hm:{space/pp}:queue:<queue>:n  HASH  the book: all that is read and written by name, so that an operation does it in one call:
+--           n -> <I8I8I8 the last number, when to look after the workers again, the last number when one was lost> turn (queue/owners.lua)
+--           number8 -> <I2 length> meta payload; meta as queue/delivery.rs says
+--           t number8 -> <I2I8I8I8B attempts token until at blocks> meta
+--           l recipient -> number8 of its first, <B 0: it waits, 1: it is held, 2: it blocks>
+--           f recipient -> 1: others may wait behind it
+--           and what queue/owners.lua says; and, with another ending than the n:
 --           due:* held rest dead  ZSET  time number8 (big endian, so that equal times are in order of insertion)
---           body  HASH  number8 -> <I2 length> meta payload; meta as queue/delivery.rs says
---           tried  HASH  number8 -> <I2I8I8I8B attempts token until at blocks> meta
---           line  HASH  recipient -> number8 of its first, <B 0: it waits, 1: it is held, 2: it blocks>
 --           wait:<recipient>  ZSET  time number8
 --           key  HASH  key NUL recipient -> number8      tag:<tag>  ZSET  0 number8
 --           finished:<key NUL recipient>  STRING  <I8I8 until number>      reply:<number>  STRING  <I8B until kind> reply
---           own:<owner>  ZSET  time number8 recipient: of a sticky queue, what is in due by who has it
---           has:<owner>  ZSET  0 number8 recipient: what is held by whom
+--           own:<owner>  ZSET  time number8 recipient: of a sticky queue, what is in due by who has it; its time is inf while it is held
 --           wake  a channel: when one can be claimed, and by whom if the queue is sticky
 -- ARGV    none of its own
 -- REPLY   none of its own
+--
+-- An operation changes the book in what it remembers of it, and writes that once, when it ends; sets are changed at once.
 local TRIED, TRIED_SIZE = '<I2I8I8I8B', 27
-local TIME_MAX = 9007199254740991
-local base, due, held, rest, dead, body, tried, lines, keyed, last
+local NUMBERS, NUMBERS_SIZE = '<I8I8I8', 24
+local TIME_MAX, NEVER = 9007199254740991, math.huge
+local book, base, due, held
+-- What is known of the book (false: there is no such field), which fields of it are to be written, how many.
+local seen, changed, changes = {}, {}, 0
+-- What `n` says, once it was read; whether it is to be written.
+local last, look, lost, turn, renumbered
+-- The first of due and of held, if that is known (false: there is none).
+local due_first, held_first
 -- Whether the queue is sticky, the greatest number that was seen of it, and to whom something was given in this step.
 local sticky, floor_seen, given_to = false, 0, {}
--- Of queue/owners.lua: who has a recipient; who is to have it from here on; there is nothing for it any more, or again.
-local owner_of, route, set_idle
+-- Of queue/owners.lua: who has a recipient; who is to have it from here on; there is nothing for it any more, or again; the next
+-- points of the ring, and how many of them were used.
+local owner_of, route, set_idle, points, points_used
 
 -- Names the parts of the queue of this operation.
 local function open(first_key)
-  base = sub(KEYS[first_key], 1, -2)
-  due, held, rest, dead = base .. 'due:*', base .. 'held', base .. 'rest', base .. 'dead'
-  body, tried, lines, keyed, last = base .. 'body', base .. 'tried', base .. 'line', base .. 'key', nil
+  book = KEYS[first_key]
+  base = sub(book, 1, -2)
+  due, held = base .. 'due:*', base .. 'held'
+  seen, changes, last, renumbered, due_first, held_first, points = {}, 0, nil, false, nil, nil, nil
   sticky, floor_seen = false, 0
 end
 
@@ -32,24 +45,84 @@ end
 local function agree(at)
   local is_sticky
   is_sticky, floor_seen, at = unpack_ints('<BI8', given, at)
-  sticky, given_to = is_sticky == 1, {}
+  sticky = is_sticky == 1
+  if next(given_to) then given_to = {} end
   return at
+end
+
+-- Reads these fields of the book at once, none of which is known.
+local function read(fields, many)
+  local found = call('HMGET', book, unpack(fields, 1, many))
+  for i = 1, many do seen[fields[i]] = found[i] end
+end
+
+-- A field of the book; false if there is none.
+local function get(field)
+  local value = seen[field]
+  if value == nil then
+    value = call('HGET', book, field)
+    seen[field] = value
+  end
+  return value
+end
+
+-- It is this from now on; false: it is gone.
+local function set(field, value)
+  seen[field] = value
+  changes = changes + 1
+  changed[changes] = field
+end
+
+-- Reads the numbers, unless that was done.
+local function count_on()
+  if last then return end
+  local stored = get('n')
+  if stored then
+    last, look, lost = unpack_ints(NUMBERS, stored)
+    turn = sub(stored, NUMBERS_SIZE + 1)
+  else
+    last, look, lost, turn = 0, 0, 0, ''
+  end
 end
 
 -- The next number: greater than all before, and than the time, so that it grows even if it was lost.
 local function number()
-  if not last then
-    last = tonumber(call('GET', base .. 'n') or 0)
-    if floor_seen > last then last = floor_seen end
-  end
+  count_on()
+  if floor_seen > last then last = floor_seen end
   last = last + 1
   if now > last then last = now end
+  renumbered = true
   return last
 end
 
--- Keeps the last number.
+-- The workers are looked after again then at the latest.
+local function look_by(time)
+  count_on()
+  if time < look then look, renumbered = time, true end
+end
+
+-- Writes the book.
 local function close()
-  if last then call('SET', base .. 'n', format('%d', last)) end
+  if renumbered then
+    set('n', pack_ints(NUMBERS, last, look, lost) .. turn)
+    renumbered = false
+  end
+  if changes == 0 then return end
+  local sets, drops, s, d = {}, {}, 0, 0
+  for i = 1, changes do
+    local field = changed[i]
+    local value = seen[field]
+    if value then
+      sets[s + 1], sets[s + 2] = field, value
+      s = s + 2
+    else
+      d = d + 1
+      drops[d] = field
+    end
+  end
+  changes = 0
+  if s > 0 then call('HSET', book, unpack(sets, 1, s)) end
+  if d > 0 then call('HDEL', book, unpack(drops, 1, d)) end
 end
 
 local function number_of(member)
@@ -62,9 +135,16 @@ local function after(time, span)
 end
 
 -- When a delivery can be claimed next, or a lease ends.
-local function first(set)
-  local found = call('ZRANGE', set, 0, 0, 'WITHSCORES')
-  return tonumber(found[2])
+local function first(of)
+  local time = tonumber(call('ZRANGE', of, 0, 0, 'WITHSCORES')[2])
+  if time == NEVER then return nil end
+  return time
+end
+
+-- When the first of all can be claimed; false: there is none.
+local function first_due()
+  if due_first == nil then due_first = first(due) or false end
+  return due_first
 end
 
 -- A time that may not be, as a reply has it.
@@ -73,46 +153,65 @@ local function next_number(time)
   return 0
 end
 
--- Tells whoever waits that one can be claimed earlier than before.
+-- Tells whoever waits that one can be claimed earlier than before; when the first can be. For those of a sticky queue woken() does it.
 local function wake(before)
-  local time = first(due)
+  if sticky then return nil end
+  local time = first_due()
   if time and (not before or time < before) then call('SPUBLISH', base .. 'wake', format('%d', time)) end
   return time
 end
 
--- For whom something may have become due earlier: told to whoever waits, and as a reply has it.
-local function woken()
-  if not sticky then return '\0\0' end
-  local names, told = {}, {}
-  for owner in pairs(given_to) do names[#names + 1] = owner end
-  table.sort(names)
-  for i = 1, #names do
-    local time = first(base .. 'own:' .. names[i])
-    if names[i] ~= '' and time and time >= given_to[names[i]] then
-      call('SPUBLISH', base .. 'wake', format('%d ', time) .. names[i])
-      told[#told + 1] = pack_ints('<I8Bc0', time, #names[i], names[i])
-    end
-  end
-  return pack_ints('<I2', #told) .. table.concat(told)
+-- Strings as one. Making a string costs as much as it is long, so one alone is not made again.
+local function joined(strings, many)
+  if many == 1 then return strings[1] end
+  return table.concat(strings, '', 1, many)
 end
 
--- The first of a recipient goes to whoever is to have it; who that is.
-local function put_own(member, at, to)
+-- For whom something may have become due earlier: told to whoever waits, and as a reply has it.
+local function woken()
+  if not sticky or not next(given_to) then return '\0\0' end
+  local names, told = {}, {}
+  for owner in pairs(given_to) do names[#names + 1] = owner end
+  if names[2] then table.sort(names) end
+  for i = 1, #names do
+    local owner = names[i]
+    local time = owner ~= '' and first(base .. 'own:' .. owner)
+    if time and time >= given_to[owner] then
+      call('SPUBLISH', base .. 'wake', format('%d ', time) .. owner)
+      told[#told + 1] = pack_ints('<I8Bc0', time, #owner, owner)
+    end
+  end
+  return pack_ints('<I2', #told) .. joined(told, #told)
+end
+
+-- The first of a recipient is for whoever is to have it; who that is.
+local function give(at, to)
   local owner, time = route(to), tonumber(at)
   if not given_to[owner] or time < given_to[owner] then given_to[owner] = time end
-  call('ZADD', base .. 'own:' .. owner, at, member .. to)
+  -- What is parked is looked after at once.
+  if owner == '' then look_by(0) end
   return owner
+end
+
+-- It stands in due from here on.
+local function add_due(member, at)
+  call('ZADD', due, at, member)
+  if due_first ~= nil then
+    local time = tonumber(at)
+    if not due_first or time < due_first then due_first = time end
+  end
 end
 
 -- A delivery is the first of its recipient, and waits for its time.
 local function put_due(member, at, to)
-  call('ZADD', due, at, member)
-  if sticky and to ~= '' then put_own(member, at, to) end
+  add_due(member, at)
+  if sticky and to ~= '' then call('ZADD', base .. 'own:' .. give(at, to), at, member .. to) end
 end
 
 -- It does not any more; whether it did.
 local function drop_due(member, to)
   local was = call('ZREM', due, member) == 1
+  due_first = nil
   if was and sticky and to ~= '' then call('ZREM', base .. 'own:' .. owner_of(to), member .. to) end
   return was
 end
@@ -120,59 +219,63 @@ end
 -- It is not held any more.
 local function drop_held(member, to)
   call('ZREM', held, member)
-  if sticky and to ~= '' then call('ZREM', base .. 'has:' .. owner_of(to), member .. to) end
+  held_first = nil
+  if sticky and to ~= '' then call('ZREM', base .. 'own:' .. owner_of(to), member .. to) end
+end
+
+-- It waits behind the first of its recipient.
+local function put_behind(member, at, to)
+  call('ZADD', base .. 'rest', at, member)
+  call('ZADD', base .. 'wait:' .. to, at, member)
+  if not seen['f' .. to] then set('f' .. to, '1') end
 end
 
 -- Puts a delivery where it can be claimed from `at` on, or behind its recipient's first.
 local function enter(member, at, to)
   if to == '' then
-    call('ZADD', due, at, member)
+    add_due(member, at)
     return
   end
-  local is_first = true
-  local line = call('HGET', lines, to)
+  local line = get('l' .. to)
   if line then
     local head = sub(line, 1, 8)
     local head_at
     if sub(line, 9) == '\0' then head_at = tonumber(call('ZSCORE', due, head)) end
     if not head_at or at > head_at or (at == head_at and number_of(member) > number_of(head)) then
-      call('ZADD', rest, at, member)
-      call('ZADD', base .. 'wait:' .. to, at, member)
+      put_behind(member, at, to)
       return
     end
     drop_due(head, to)
-    call('ZADD', rest, head_at, head)
-    call('ZADD', base .. 'wait:' .. to, head_at, head)
-    is_first = false
+    put_behind(head, head_at, to)
   end
-  call('HSET', lines, to, member .. '\0')
-  if is_first and sticky then set_idle(to, false) end
+  set('l' .. to, member .. '\0')
   put_due(member, at, to)
 end
 
 -- The first of a recipient is finished, or goes elsewhere: the next moves up.
 local function leave(to)
   if to == '' then return end
-  local wait = base .. 'wait:' .. to
-  local moved = call('ZRANGE', wait, 0, 0, 'WITHSCORES')
-  if not moved[1] then
-    call('HDEL', lines, to)
+  local followed = get('f' .. to)
+  local moved = followed and call('ZRANGE', base .. 'wait:' .. to, 0, 0, 'WITHSCORES')
+  if not moved or not moved[1] then
+    set('l' .. to, false)
+    if followed then set('f' .. to, false) end
     if sticky then set_idle(to, true) end
     return
   end
-  call('ZREM', wait, moved[1])
-  call('ZREM', rest, moved[1])
-  call('HSET', lines, to, moved[1] .. '\0')
+  call('ZREM', base .. 'wait:' .. to, moved[1])
+  call('ZREM', base .. 'rest', moved[1])
+  set('l' .. to, moved[1] .. '\0')
   put_due(moved[1], moved[2], to)
 end
 
 -- Takes a delivery out of its set and its line, whichever they are.
 local function take_out(member, to, till)
-  if call('ZREM', dead, member) == 1 then return end
+  if call('ZREM', base .. 'dead', member) == 1 then return end
   if till > 0 then
     drop_held(member, to)
   elseif not drop_due(member, to) then
-    call('ZREM', rest, member)
+    call('ZREM', base .. 'rest', member)
     call('ZREM', base .. 'wait:' .. to, member)
     return
   end
@@ -202,7 +305,7 @@ end
 -- What a delivery is found by, besides its number.
 local function find_by(member, meta)
   local _, _, _, to, key, tags, at = read_meta(meta)
-  if key ~= '' then call('HSET', keyed, key .. '\0' .. to, member) end
+  if key ~= '' then call('HSET', base .. 'key', key .. '\0' .. to, member) end
   for _ = 1, tags do
     local tag
     tag, at = unpack_ints('<Bc0', meta, at)
@@ -215,7 +318,7 @@ local function unfind(member, meta)
   local _, _, _, to, key, tags, at = read_meta(meta)
   if key ~= '' then
     key = key .. '\0' .. to
-    call('HDEL', keyed, key)
+    call('HDEL', base .. 'key', key)
   end
   for _ = 1, tags do
     local tag
@@ -231,17 +334,17 @@ end
 
 -- Forgets a delivery that is in no set any more.
 local function forget(member, meta)
-  call('HDEL', body, member)
-  call('HDEL', tried, member)
+  set(member, false)
+  set('t' .. member, false)
   return unfind(member, meta)
 end
 
 -- Puts another body in the place of a delivery's, with what it is found by, and what was tried.
 local function rewrite(member, meta, new_meta, payload)
   unfind(member, meta)
-  call('HSET', body, member, pack_ints('<I2', #new_meta) .. new_meta .. payload)
-  local attempts = call('HGET', tried, member)
-  if attempts then call('HSET', tried, member, sub(attempts, 1, TRIED_SIZE) .. new_meta) end
+  set(member, pack_ints('<I2', #new_meta) .. new_meta .. payload)
+  local attempts = get('t' .. member)
+  if attempts then set('t' .. member, sub(attempts, 1, TRIED_SIZE) .. new_meta) end
   find_by(member, new_meta)
 end
 
@@ -250,13 +353,13 @@ local function give_back(member, to, at, blocks, attempts, token, meta)
   drop_held(member, to)
   if blocks and to ~= '' then
     put_due(member, at, to)
-    call('HSET', lines, to, member .. '\2')
-    call('HSET', tried, member, pack_ints(TRIED, attempts, token, 0, at, 1) .. meta)
+    set('l' .. to, member .. '\2')
+    set('t' .. member, pack_ints(TRIED, attempts, token, 0, at, 1) .. meta)
     return
   end
   leave(to)
   enter(member, at, to)
-  call('HSET', tried, member, pack_ints(TRIED, attempts, token, 0, at, 0) .. meta)
+  set('t' .. member, pack_ints(TRIED, attempts, token, 0, at, 0) .. meta)
 end
 
 -- A delivery that is held has failed for the last time.
@@ -267,6 +370,6 @@ local function exhaust(member, to, at, drops, attempts, token, meta)
     forget(member, meta)
     return
   end
-  call('HSET', tried, member, pack_ints(TRIED, attempts, token, 0, at, 0) .. meta)
-  call('ZADD', dead, now, member)
+  set('t' .. member, pack_ints(TRIED, attempts, token, 0, at, 0) .. meta)
+  call('ZADD', base .. 'dead', now, member)
 end

@@ -219,7 +219,6 @@ impl Queue {
         let Some(line) = self.lines.get(&to) else {
             self.bytes += to.len() + LINE_BYTES;
             self.lines.insert(to.clone(), Line { head: number, is_fixed: is_blocking, wait: BTreeSet::new() });
-            self.set_idle(&to, false);
             self.put_due(at, number, &to);
             return;
         };
@@ -368,6 +367,11 @@ impl Queue {
     pub(crate) fn next(&self) -> (Option<Micros>, Option<Micros>) {
         let first = |set: &BTreeSet<(Micros, Number)>| set.first().map(|(time, _)| *time);
         (first(&self.due), first(&self.held))
+    }
+
+    /// When a delivery can be claimed next, for whoever may claim all; in a sticky queue nobody does.
+    pub(crate) fn next_told(&self) -> Option<Micros> {
+        self.next().0.filter(|_| !self.owners.is_sticky)
     }
 
     /// How many deliveries there are.
@@ -560,6 +564,18 @@ fn read_tried(rest: &mut &[u8]) -> Option<(Tried, Micros)> {
     Some((Tried { attempts, token, until, is_blocking: blocking == 1, died }, at))
 }
 
+/// What a book says of numbers and turns, as a dump shows it: `line.lua` says what is where. When the workers are looked after again
+/// spares others the look, and is not shown.
+pub(crate) fn shown_numbers(base: &str, value: &[u8]) -> Vec<(String, String)> {
+    let (fixed, turn) = value.split_at_checked(24).unwrap_or_default();
+    let last = fixed.first_chunk().copied().map_or(0, u64::from_le_bytes);
+    let mut shown = vec![(format!("{base}n"), last.to_string())];
+    if !turn.is_empty() {
+        shown.push((format!("{base}turn"), hex(turn)));
+    }
+    shown
+}
+
 /// A field of Redis as a dump shows it: `line.lua` says what is where.
 pub fn redis_text(name: &str, value: &[u8]) -> String {
     let number = |bytes: &[u8]| bytes.get(..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
@@ -568,7 +584,6 @@ pub fn redis_text(name: &str, value: &[u8]) -> String {
             let (mut fixed, meta) = value.split_at_checked(TRIED_SIZE).unwrap_or_default();
             read_tried(&mut fixed).map_or_else(|| hex(value), |(tried, at)| tried_text(&tried, at, meta))
         }
-        "worker" | "bound" | "turn" => hex(value),
         "line" => format!("{} {}", number(value), value.get(8).copied().unwrap_or(0)),
         "key" => number(value).to_string(),
         _ => hex(value),

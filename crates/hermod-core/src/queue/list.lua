@@ -38,19 +38,19 @@ local function find(kind, from, till, is_after, time, member, limit, text)
   local found = {}
   if kind == WAITING then
     of(due, found, from, till, is_after, time, member, limit)
-    of(rest, found, from, till, is_after, time, member, limit)
+    of(base .. 'rest', found, from, till, is_after, time, member, limit)
     table.sort(found, in_order)
   elseif kind == HELD then
     of(held, found, from, till, is_after, time, member, limit)
   elseif kind == DEAD then
-    of(dead, found, from, till, is_after, time, member, limit)
+    of(base .. 'dead', found, from, till, is_after, time, member, limit)
   elseif kind == TAG then
     local range = call('ZRANGEBYLEX', base .. 'tag:' .. text, '(' .. member, '+', 'LIMIT', 0, limit + 1)
     for i = 1, #range do found[i] = { 0, range[i] } end
   elseif kind == NUMBER then
     found[1] = { 0, member }
   else
-    local keeper = call('HGET', keyed, text)
+    local keeper = call('HGET', base .. 'key', text)
     if keeper then found[1] = { 0, keeper } end
   end
   return found
@@ -69,15 +69,15 @@ return drive(function(first_key, at)
       break
     end
     local name = found[i][2]
-    local stored = call('HGET', body, name)
+    local both = call('HMGET', book, name, 't' .. name)
+    local stored, tries = both[1], both[2]
     if stored then
       last_time, last_number, bytes = found[i][1], number_of(name), bytes + #stored
       local attempts, token, lease, can_at, status = 0, 0, 0, nil, 1
-      local tries = call('HGET', tried, name)
       if tries then attempts, token, lease, can_at = unpack_ints(TRIED, tries) end
       local was_due = unpack_ints('<I8', stored, 3)
       if not can_at then can_at = was_due end
-      local died = call('ZSCORE', dead, name)
+      local died = call('ZSCORE', base .. 'dead', name)
       if died then
         status, lease = 3, tonumber(died)
       elseif lease > now then

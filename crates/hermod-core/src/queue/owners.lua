@@ -1,14 +1,15 @@
 -- queue/owners.lua, twin of queue/owners.rs: who owns which recipient of a sticky queue
--- KEYS    hm:{space/pp}:queue:<queue>:n, with another ending than the n:
---           worker  HASH  worker -> <I8I8BBB incarnation until gone flags points>, each point8; gone 0: it is not, else why;
---                         flags 1 it drains, 2 its stream was closed, 4 it is in leaving
---           ends  ZSET  until worker      ring  ZSET  0 point8 worker      turn  STRING  point8 worker, the last used
---           leaving  ZSET  0 worker, whose recipients are to be moved
---           bound  HASH  recipient -> <I8Bc0B epoch pin changes>, each <I8BBc0 time why owner>, the newest first
---           idle  ZSET  since recipient, for whom there is nothing
+-- KEYS    hm:{space/pp}:queue:<queue>:n, the book of queue/line.lua:
+--           w worker -> <I8I8BBB incarnation until gone flags points>, each point8; gone 0: it is not, else why;
+--                       flags 1 it drains, 2 its stream was closed, 4 it is in leaving
+--           b recipient -> <I8Bc0B epoch pin changes>, each <I8BBc0 time why owner>, the newest first
+--           n ends with the turn: point8 worker, the last used; and, with another ending than the n:
+--           ends  ZSET  until worker, of all that are not gone      ring  ZSET  0 point8 worker
+--           leaving  ZSET  0 worker, whose recipients are to be moved; of all that are gone
+--           idle  ZSET  since recipient, for whom there was nothing then
 -- ARGV    none of its own
 -- REPLY   none of its own
-local WORKER, WORKER_SIZE, CHANGES_MAX, EXPIRE_MAX = '<I8I8BBB', 19, 4, 50
+local WORKER, WORKER_SIZE, CHANGES_MAX, EXPIRE_MAX, SOME_POINTS = '<I8I8BBB', 19, 4, 50, 32
 local FIRST, ADOPTED, SILENT, CLOSED, LEFT, DRAINED, PINNED, UNKNOWN = 1, 2, 3, 4, 5, 6, 7, 8
 local DRAINS, CLOSES, LEAVES = 1, 2, 4
 local GONE, LIVE, DRAINING, FULL = 0, 1, 2, 3
@@ -19,36 +20,52 @@ end
 
 -- A worker: incarnation, until, why it is gone (0: it is not), flags, its record.
 local function worker_of(name)
-  local stored = name ~= '' and call('HGET', base .. 'worker', name)
+  local stored = name ~= '' and get('w' .. name)
   if not stored then return nil end
   local incarnation, till, gone, flags = unpack_ints(WORKER, stored)
   return incarnation, till, gone, flags, stored
 end
 
 -- Keeps a worker, and puts it where it is found.
-local function keep_worker(name, old, incarnation, till, gone, flags, points)
+local function keep_worker(name, old, incarnation, till, gone, flags, stands_at)
   local was_in, is_in = false, gone == 0 and not has_flag(flags, DRAINS)
   if old then
     local _, _, old_gone, old_flags = unpack_ints(WORKER, old)
     was_in = old_gone == 0 and not has_flag(old_flags, DRAINS)
+    -- Whoever was bound until now may have lost his worker.
+    if was_in and not is_in then
+      count_on()
+      lost, renumbered = last, true
+    end
     local old_points = sub(old, WORKER_SIZE + 1)
-    if was_in and (not is_in or old_points ~= points) then
+    if was_in and (not is_in or old_points ~= stands_at) then
       for i = 1, #old_points, 8 do call('ZREM', base .. 'ring', sub(old_points, i, i + 7) .. name) end
-      was_in = false
+      was_in, points = false, nil
     end
   end
   if is_in and not was_in then
-    for i = 1, #points, 8 do call('ZADD', base .. 'ring', 0, sub(points, i, i + 7) .. name) end
+    points = nil
+    for i = 1, #stands_at, 8 do call('ZADD', base .. 'ring', 0, sub(stands_at, i, i + 7) .. name) end
   end
-  if gone == 0 then call('ZADD', base .. 'ends', till, name) else call('ZREM', base .. 'ends', name) end
-  if has_flag(flags, LEAVES) then call('ZADD', base .. 'leaving', 0, name) else call('ZREM', base .. 'leaving', name) end
-  call('HSET', base .. 'worker', name, pack_ints(WORKER, incarnation, till, gone, flags, #points / 8) .. points)
+  if gone == 0 then
+    call('ZADD', base .. 'ends', till, name)
+    look_by(till)
+  else
+    call('ZREM', base .. 'ends', name)
+  end
+  if has_flag(flags, LEAVES) then
+    call('ZADD', base .. 'leaving', 0, name)
+    look_by(0)
+  else
+    call('ZREM', base .. 'leaving', name)
+  end
+  set('w' .. name, pack_ints(WORKER, incarnation, till, gone, flags, #stands_at / 8) .. stands_at)
 end
 
 -- Forgets a worker that is gone, and has nothing any more.
 local function forget_worker(name)
   call('ZREM', base .. 'leaving', name)
-  call('HDEL', base .. 'worker', name)
+  set('w' .. name, false)
 end
 
 local function may_have_more(name)
@@ -56,14 +73,18 @@ local function may_have_more(name)
   return incarnation and gone == 0 and not has_flag(flags, DRAINS)
 end
 
--- The next worker's turn.
+-- The next worker's turn. Whoever asks again gets more points at once.
 local function next_worker()
-  local ring, turn = base .. 'ring', call('GET', base .. 'turn')
-  local found
-  if turn then found = call('ZRANGEBYLEX', ring, '(' .. turn, '+', 'LIMIT', 0, 1)[1] end
-  if not found then found = call('ZRANGE', ring, 0, 0)[1] end
+  count_on()
+  if not points or points_used == #points then
+    local ring, most = base .. 'ring', points and SOME_POINTS or 1
+    points, points_used = {}, 0
+    if turn ~= '' then points = call('ZRANGEBYLEX', ring, '(' .. turn, '+', 'LIMIT', 0, most) end
+    if not points[1] then points = call('ZRANGE', ring, 0, most - 1) end
+  end
+  local found = points[points_used + 1]
   if not found then return '' end
-  call('SET', base .. 'turn', found)
+  points_used, turn, renumbered = points_used + 1, found, true
   return sub(found, 9)
 end
 
@@ -79,7 +100,7 @@ local function read_binding(stored)
 end
 
 owner_of = function(to)
-  local stored = call('HGET', base .. 'bound', to)
+  local stored = get('b' .. to)
   if not stored then return '' end
   local _, _, _, _, owner = read_binding(stored)
   return owner
@@ -98,18 +119,21 @@ local function bind(to, stored, owner, why)
     end
     older = sub(stored, from, at - 1)
   end
-  call('HSET', base .. 'bound', to, pack_ints('<I8Bc0B', epoch, #pin, pin, count + 1)
+  set('b' .. to, pack_ints('<I8Bc0B', epoch, #pin, pin, count + 1)
     .. pack_ints('<I8BBc0', now, why, #owner, owner) .. older)
 end
 
 -- Who is to have this recipient from here on, where one delivery ends and the next begins.
 route = function(to)
-  local stored = call('HGET', base .. 'bound', to)
-  local pin, count, owner = '', 0, ''
+  local stored = get('b' .. to)
+  local epoch, pin, count, owner = 0, '', 0, ''
   if stored then
     local _
-    _, pin, count, _, owner = read_binding(stored)
+    epoch, pin, count, _, owner = read_binding(stored)
   end
+  count_on()
+  -- No worker was lost since it was bound, so it need not be looked at.
+  if epoch > lost and owner ~= '' and (pin == '' or pin == owner) then return owner end
   if pin ~= '' and may_have_more(pin) then
     if owner ~= pin then bind(to, stored, pin, PINNED) end
     return pin
@@ -133,7 +157,7 @@ end
 -- There is nothing for this recipient any more, or there is again.
 set_idle = function(to, is_idle)
   if is_idle then
-    local stored = call('HGET', base .. 'bound', to)
+    local stored = get('b' .. to)
     if stored then
       local _, pin = read_binding(stored)
       if pin == '' then
@@ -156,6 +180,8 @@ end
 -- Finds those whose lease is over.
 local function expire()
   if not sticky then return end
+  count_on()
+  if now < look then return end
   local ended = call('ZRANGEBYSCORE', base .. 'ends', '-inf', now, 'LIMIT', 0, EXPIRE_MAX)
   for i = 1, #ended do
     local _, _, _, flags = worker_of(ended[i])

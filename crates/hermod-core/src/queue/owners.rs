@@ -65,7 +65,7 @@ pub(crate) struct Owners {
     turn: Option<(u64, Box<str>)>,
     pub(super) leaving: BTreeSet<Box<str>>,
     bound: HashMap<Box<str>, Binding>,
-    /// Recipients for whom there is nothing, and since when.
+    /// Recipients for whom there was nothing, and since when. Whether there is something again is looked at when they are to be forgotten.
     pub(super) idle: BTreeSet<(Micros, Box<str>)>,
     idle_since: HashMap<Box<str>, Micros>,
     due: BTreeMap<Box<str>, BTreeSet<(Micros, Number)>>,
@@ -365,7 +365,7 @@ impl Queue {
             self.owners.bytes += name.len() + WORKER_BYTES;
         }
         self.owners.workers = workers;
-        let is_idle = |to: &str, since: Micros| since > Micros::ZERO && !self.has_line(to);
+        let is_idle = |to: &str, since: Micros| since > Micros::ZERO && self.binding(to).is_some_and(|binding| binding.pin.is_empty());
         let idle: HashMap<Box<str>, Micros> =
             self.owners.idle_since.iter().filter(|(to, since)| is_idle(to, **since)).map(|(to, since)| (to.clone(), *since)).collect();
         self.owners.idle = idle.iter().map(|(to, since)| (*since, to.clone())).collect();

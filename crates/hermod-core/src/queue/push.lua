@@ -1,7 +1,7 @@
 -- queue/push.lua, twin of queue/push.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <BI8 1: sticky, floor> <I2B attempts at most, 1: dropped after the last> <I2 deliveries>, each <BBI8 if the key exists (0 keep, 1 replace, 2 debounce), 1: the time is a span, time>
---         <I2c0 meta without the due time> <I4c0 payload>
+-- ARGV    <BI8 1: sticky, floor> <I2B attempts at most, 1: dropped after the last> <I2 deliveries>, each <BBI8I2I4 if the key exists (0 keep, 1 replace, 2 debounce), 1: the time is a span, time,
+--         length of meta, of payload> meta without the due time, payload
 -- REPLY   'p' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8I8 0 added 1 kept 2 replaced 3 finished, number, due>
 local ADDED, KEPT, REPLACED, FINISHED = 0, 1, 2, 3
 
@@ -17,7 +17,7 @@ end
 
 -- What becomes of a push under this key, if it is not a new delivery.
 local function under(key, mode, time, wanted, payload)
-  local member = call('HGET', keyed, key)
+  local member = call('HGET', base .. 'key', key)
   if not member then
     local kept = call('GET', base .. 'finished:' .. key)
     if kept then
@@ -27,62 +27,82 @@ local function under(key, mode, time, wanted, payload)
     end
     return nil
   end
-  local stored, attempts = call('HGET', body, member), call('HGET', tried, member)
+  local stored, attempts = get(member), get('t' .. member)
   local meta = meta_of(stored)
   local was_due, _, _, to = read_meta(meta)
   if mode == 0 then return KEPT, number_of(member), was_due end
   local till = 0
   if attempts then till = unpack_ints('<I8', attempts, 11) end
-  if till > now or call('ZSCORE', dead, member) then
+  if till > now or call('ZSCORE', base .. 'dead', member) then
     -- Somebody holds it, or it is dead: it goes on without its key.
     unkey(member, stored, meta)
     return nil
   end
   if mode == 2 and was_due > time then time = was_due end
   take_out(member, to, till)
-  call('HDEL', tried, member)
+  set('t' .. member, false)
   rewrite(member, meta, pack_ints('<I8', time) .. wanted, payload)
   enter(member, time, to)
   return REPLACED, number_of(member), time
 end
 
+-- What the deliveries of an operation say, each the same place in all; where in what was given their meta begins.
+local modes, times, begins, meta_sizes, sizes, tos, keys, tagged, fields = {}, {}, {}, {}, {}, {}, {}, {}, { 'n' }
+
 return drive(function(first_key, at, _, keep)
   open(first_key)
   local most, drops, count
   most, drops, count, at = unpack_ints('<I2BI2', given, agree(at))
-  clear_up(most, drops, TENDED_SOME)
-  local before = first(due)
-  -- Those that have neither a recipient nor a key concern no other: they are written together.
-  local replies, times, bodies, plain = {}, {}, {}, 0
+  local many = 1
   for i = 1, count do
-    local mode, is_span, time, wanted, payload
-    mode, is_span, time, wanted, payload, at = unpack_ints('<BBI8I2c0I4c0', given, at)
+    local is_span, time, size, to
+    modes[i], is_span, time, meta_sizes[i], size, at = unpack_ints('<BBI8I2I4', given, at)
     if is_span == 1 then time = after(now, time) end
-    local _, _, to, key, tags = rest_of(wanted, 1)
+    size = size + meta_sizes[i]
+    times[i], begins[i], sizes[i] = time, at, size
+    local _
+    _, _, to, keys[i], tagged[i] = rest_of(given, at)
+    tos[i], at = to, at + size
+    if to ~= '' then
+      fields[many + 1] = 'l' .. to
+      many = many + 1
+      if sticky then
+        fields[many + 1] = 'b' .. to
+        many = many + 1
+      end
+    end
+  end
+  read(fields, many)
+  clear_up(most, drops, TENDED_SOME)
+  local before = not sticky and first_due()
+  -- Those that have neither a recipient nor a key concern no other: they are written together.
+  local replies, dues, plain = {}, nil, 0
+  for i = 1, count do
+    local time, from, to, key = times[i], begins[i], tos[i], keys[i]
     local outcome, found, found_due
-    if key ~= '' then outcome, found, found_due = under(key .. '\0' .. to, mode, time, wanted, payload) end
+    if key ~= '' then
+      local wanted, payload = sub(given, from, from + meta_sizes[i] - 1), sub(given, from + meta_sizes[i], from + sizes[i] - 1)
+      outcome, found, found_due = under(key .. '\0' .. to, modes[i], time, wanted, payload)
+    end
     if not outcome then
       outcome, found, found_due = ADDED, number(), time
-      local member, meta = pack_ints('>I8', found), pack_ints('<I8', time) .. wanted
-      local stored = pack_ints('<I2', #meta) .. meta .. payload
+      local member, stored = pack_ints('>I8', found), pack_ints('<I2I8', meta_sizes[i] + 8, time) .. sub(given, from, from + sizes[i] - 1)
+      set(member, stored)
+      if key ~= '' or tagged[i] > 0 then find_by(member, meta_of(stored)) end
       if to == '' and key == '' then
+        dues = dues or {}
         plain = plain + 2
-        times[plain - 1], times[plain], bodies[plain - 1], bodies[plain] = time, member, member, stored
-        if tags > 0 then find_by(member, meta) end
+        dues[plain - 1], dues[plain] = time, member
+        if due_first ~= nil and (not due_first or time < due_first) then due_first = time end
       else
-        call('HSET', body, member, stored)
-        find_by(member, meta)
         enter(member, time, to)
       end
     end
     replies[i] = pack_ints('<BI8I8', outcome, found, found_due)
   end
-  if plain > 0 then
-    call('ZADD', due, unpack(times))
-    call('HSET', body, unpack(bodies))
-  end
+  if plain > 0 then call('ZADD', due, unpack(dues)) end
   close()
-  local reply = 'p' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. table.concat(replies)
+  local reply = 'p' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. joined(replies, count)
   if keep then keep(reply) end
   return reply
 end)

@@ -57,7 +57,7 @@ pub enum Stored {
 pub struct Pushed {
     /// The time of the answer.
     pub now: Micros,
-    /// When a delivery can be claimed next.
+    /// When a delivery can be claimed next, in a shared queue.
     pub next: Option<Micros>,
     /// For each what became of it, its number, and when it is due.
     pub stored: Vec<(Stored, Number, Micros)>,
@@ -125,7 +125,7 @@ impl Operation for Push {
             change.queue.expire();
             tend(change, &self.failing, TENDED_SOME);
             let stored = self.deliveries.iter().map(|delivery| self.store(change, delivery, now)).collect();
-            Pushed { now, next: change.queue.next().0, stored, woken: change.queue.woken() }
+            Pushed { now, next: change.queue.next_told(), stored, woken: change.queue.woken() }
         }))
     }
 
@@ -141,8 +141,8 @@ impl Operation for Push {
             let mut rest = Vec::with_capacity(32);
             delivery.write_rest(&mut rest);
             given.extend_from_slice(&u16::try_from(rest.len()).expect("short").to_le_bytes());
-            given.extend_from_slice(&rest);
             given.extend_from_slice(&u32::try_from(delivery.payload.len()).expect("payloads are bounded").to_le_bytes());
+            given.extend_from_slice(&rest);
             given.extend_from_slice(&delivery.payload);
         }
     }

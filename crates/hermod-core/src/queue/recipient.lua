@@ -4,7 +4,7 @@
 -- REPLY   'r' <I8I8B now, deliveries, 1: there is a first>, <I8I8I8I8I2 number at token until attempts>
 --         <B 0: no worker, 1 live, 2 draining>, <I8I8 incarnation until> <I2 woken>, each <I8Bc0 time owner>, binding
 local function pin_to(to, pin)
-  local stored = call('HGET', base .. 'bound', to)
+  local stored = get('b' .. to)
   local epoch, count, changes = 0, 0, ''
   if stored then
     local _, at
@@ -12,11 +12,11 @@ local function pin_to(to, pin)
     changes = sub(stored, at)
   end
   if pin ~= '' or count > 0 then
-    call('HSET', base .. 'bound', to, pack_ints('<I8Bc0B', epoch, #pin, pin, count) .. changes)
+    set('b' .. to, pack_ints('<I8Bc0B', epoch, #pin, pin, count) .. changes)
   else
-    call('HDEL', base .. 'bound', to)
+    set('b' .. to, false)
   end
-  local line = call('HGET', lines, to)
+  local line = get('l' .. to)
   set_idle(to, not line)
   if line and sub(line, 9) ~= '\1' then
     local head = sub(line, 1, 8)
@@ -29,17 +29,17 @@ return drive(function(first_key, at, _, keep)
   local is_pinned, pin, to = unpack_ints('<BBc0I2c0', given, agree(at))
   expire()
   if sticky and is_pinned == 1 then pin_to(to, pin) end
-  local line, length, first_of = call('HGET', lines, to), 0, ''
+  local line, length, first_of = get('l' .. to), 0, ''
   if line then
     local head = sub(line, 1, 8)
     length = 1 + call('ZCARD', base .. 'wait:' .. to)
     local attempts, token, till, time = 0, 0, 0, nil
-    local stored = call('HGET', tried, head)
+    local stored = get('t' .. head)
     if stored then attempts, token, till, time = unpack_ints(TRIED, stored) end
     if till == 0 then time = tonumber(call('ZSCORE', due, head)) end
     first_of = pack_ints('<I8I8I8I8I2', number_of(head), time, token, till, attempts)
   end
-  local stored = call('HGET', base .. 'bound', to)
+  local stored = get('b' .. to)
   local incarnation, till, gone, flags = worker_of(owner_of(to))
   local worker = '\0'
   if incarnation and gone == 0 then

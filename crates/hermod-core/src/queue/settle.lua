@@ -21,41 +21,77 @@ local function pause(attempt, first_ms, factor, max_ms, jitter, chance)
   return (delay - floor(delay * jitter * chance / 1000000)) * 1000
 end
 
+-- The deliveries of an operation, and what is read for them.
+local members, tokens, fields = {}, {}, { 'n' }
+
+-- Reads what the ends of these leases ask for, of all recipients at once.
+local function read_lines(count)
+  local wanted, many = {}, 0
+  for i = 1, count do
+    local stored = seen[fields[i + 1]]
+    if stored then
+      local _, _, to = rest_of(stored, TRIED_SIZE + 9)
+      if to ~= '' and seen['f' .. to] == nil then
+        wanted[many + 1], seen['f' .. to] = 'f' .. to, false
+        many = many + 1
+        if sticky then
+          wanted[many + 1] = 'b' .. to
+          many = many + 1
+        end
+      end
+    end
+  end
+  if many > 0 then read(wanted, many) end
+end
+
 return drive(function(first_key, at, _, keep)
   open(first_key)
   local act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, kind, answer, count
   act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, kind, answer, count, at =
     unpack_ints('<BI8I8I8I8I8I8BBI2BI4c0I2', given, agree(at))
-  expire()
-  local before, members, tokens, replies, any = first(due), {}, {}, {}, false
   for i = 1, count do
-    members[i] = sub(given, at, at + 7)
-    tokens[i] = unpack_ints('<I8', given, at + 8)
-    at = at + 16
+    members[i], tokens[i], at = unpack_ints('<c8I8', given, at)
+    fields[i + 1] = 't' .. members[i]
   end
-  local stored_all, settled, done = {}, {}, {}
-  if count > 0 then stored_all = call('HMGET', tried, unpack(members)) end
+  read(fields, count + 1)
+  if act ~= EXTEND then read_lines(count) end
+  expire()
+  local before = not sticky and first_due()
+  local replies, any, done, many = {}, false, {}, 0
+  -- What is done is taken from its owner's together, as mostly all is one owner's.
+  local owner, owned, owned_many = '', {}, 0
   for i = 1, count do
-    local member, stored, word, time = members[i], stored_all[i], 0, 0
     -- One that is named twice was settled the first time.
-    if settled[member] then stored = act ~= ACK and call('HGET', tried, member) end
+    local member, stored, word, time = members[i], seen[fields[i + 1]], 0, 0
     if stored then
       local attempts, token, till, was_at = unpack_ints(TRIED, stored)
       if token == tokens[i] and till > now then
-        local meta = sub(stored, TRIED_SIZE + 1)
-        local was_due, _, max, to, key, tags, _, keep_reply = read_meta(meta)
+        local _, max, to, key, tags, _, keep_reply = rest_of(stored, TRIED_SIZE + 9)
+        local meta = (act ~= ACK or key ~= '' or tags > 0) and sub(stored, TRIED_SIZE + 1)
+        local was_due = meta and unpack_ints('<I8', meta)
         if max == 0 then max = most end
-        any, settled[member] = true, true
+        any = true
         if act == ACK then
-          word, done[#done + 1] = 1, member
+          word, many = 1, many + 1
+          done[many] = member
           if kind > 0 and keep_reply > 0 then
             local name = format('%d', number_of(member))
             call('SET', base .. 'reply:' .. name, pack_ints('<I8B', after(now, keep_reply), kind) .. answer,
               'PX', format('%d', ceil(keep_reply / 1000) + slack_ms))
             call('SPUBLISH', base .. 'wake', '=' .. name)
           end
-          if sticky and to ~= '' then call('ZREM', base .. 'has:' .. owner_of(to), member .. to) end
+          if sticky and to ~= '' then
+            local its = owner_of(to)
+            if its ~= owner and owned_many > 0 then
+              call('ZREM', base .. 'own:' .. owner, unpack(owned, 1, owned_many))
+              owned_many = 0
+            end
+            owner, owned_many = its, owned_many + 1
+            owned[owned_many] = member .. to
+          end
           leave(to)
+          set(member, false)
+          set(fields[i + 1], false)
           if key ~= '' or tags > 0 then
             key = unfind(member, meta)
             if key ~= '' then
@@ -66,7 +102,7 @@ return drive(function(first_key, at, _, keep)
         elseif act == EXTEND then
           word, time = 2, after(now, p1)
           call('ZADD', held, time, member)
-          call('HSET', tried, member, pack_ints(TRIED, attempts, token, time, was_at, 0) .. meta)
+          set(fields[i + 1], pack_ints(TRIED, attempts, token, time, was_at, 0) .. meta)
         elseif act == RETURN then
           word, time = 2, was_due
           -- Claimed ahead, it still has its pause after the last attempt before it, and its recipient waits for it.
@@ -88,13 +124,10 @@ return drive(function(first_key, at, _, keep)
     end
     replies[i] = pack_ints('<BI8', word, time)
   end
-  if #done > 0 then
-    call('ZREM', held, unpack(done))
-    call('HDEL', body, unpack(done))
-    call('HDEL', tried, unpack(done))
-  end
+  if many > 0 then call('ZREM', held, unpack(done)) end
+  if owned_many > 0 then call('ZREM', base .. 'own:' .. owner, unpack(owned, 1, owned_many)) end
   close()
-  local reply = 's' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. table.concat(replies)
+  local reply = 's' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. joined(replies, count)
   if keep and any then keep(reply) end
   return reply
 end)

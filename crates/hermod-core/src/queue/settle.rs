@@ -138,7 +138,7 @@ pub enum Outcome {
 pub struct Settled {
     /// The time of the answer.
     pub now: Micros,
-    /// When a delivery can be claimed next.
+    /// When a delivery can be claimed next, in a shared queue.
     pub next: Option<Micros>,
     /// For each what became of it.
     pub outcomes: Vec<Outcome>,
@@ -164,7 +164,7 @@ impl Operation for Settle {
             change.queue.agree(self.terms, now);
             change.queue.expire();
             let outcomes = self.held.iter().map(|(number, token)| self.settle(change, *number, *token, now)).collect();
-            Settled { now, next: change.queue.next().0, outcomes, woken: change.queue.woken() }
+            Settled { now, next: change.queue.next_told(), outcomes, woken: change.queue.woken() }
         });
         Ok(settled.unwrap_or_else(|| Settled { now, next: None, outcomes: vec![Outcome::Stale; self.held.len()], woken: Vec::new() }))
     }

@@ -4,19 +4,19 @@
 -- REPLY   'n' <I8I8I8I8 now, next + 1, next end of a lease + 1, oldest that is ready + 1 (0: none)>
 --         <I8I8I8I8 ready scheduled leased dead>, per step <I8>
 local function both(min, max)
-  return call('ZCOUNT', due, min, max) + call('ZCOUNT', rest, min, max)
+  return call('ZCOUNT', due, min, max) + call('ZCOUNT', base .. 'rest', min, max)
 end
 
 return drive(function(first_key, at)
   open(first_key)
   local step, steps = unpack_ints('<I8I2', given, at)
-  local soonest, oldest = first(due), first(rest)
+  local soonest, oldest = first(due), first(base .. 'rest')
   if not oldest or (soonest and soonest < oldest) then oldest = soonest end
   if oldest and oldest > now then oldest = nil end
   local ready = both('-inf', now)
-  local scheduled = call('ZCARD', due) + call('ZCARD', rest) - ready
+  local scheduled = call('ZCARD', due) + call('ZCARD', base .. 'rest') - ready
   local reply = 'n' .. pack_ints('<I8I8I8I8I8I8I8I8', now, next_number(soonest), next_number(first(held)), next_number(oldest),
-    ready, scheduled, call('ZCARD', held), call('ZCARD', dead))
+    ready, scheduled, call('ZCARD', held), call('ZCARD', base .. 'dead'))
   local from = now
   for _ = 1, steps do
     local through = after(from, step)

@@ -9,7 +9,7 @@ local call_left = 50
 
 -- A holder is gone: its delivery has its place again, or has failed for good. Whether its recipient moved, whether it is dead.
 local function end_lease(member, most, drops)
-  local stored = call('HGET', tried, member)
+  local stored = get('t' .. member)
   local attempts, token, _, at = unpack_ints(TRIED, stored)
   local meta = sub(stored, TRIED_SIZE + 1)
   local was_due, _, max, to = read_meta(meta)
@@ -27,26 +27,67 @@ local function end_lease(member, most, drops)
   return 0, 0
 end
 
--- Gives the first of a recipient to whoever is to have it; 1 if that is another. It is due as before.
+-- Gives the first of a recipient to whoever is to have it. It is due as before.
 local function move_head(member, at, to, before)
   call('ZREM', base .. 'own:' .. before, member .. to)
-  if put_own(member, at, to) ~= before then return 1 end
-  return 0
+  call('ZADD', base .. 'own:' .. give(at, to), at, member .. to)
 end
 
--- The same for the first `most` of what a worker has; how many there were, how many moved.
+-- The same for the first `most` of what a worker has that waits; how many there were, how many moved.
 local function move_some(owner, most)
-  local heads, moved = call('ZRANGE', base .. 'own:' .. owner, 0, most - 1, 'WITHSCORES'), 0
-  for i = 1, #heads, 2 do
-    moved = moved + move_head(sub(heads[i], 1, 8), heads[i + 1], sub(heads[i], 9), owner)
+  local own = base .. 'own:' .. owner
+  local heads = call('ZRANGEBYSCORE', own, '-inf', '(inf', 'WITHSCORES', 'LIMIT', 0, most)
+  local many, moved = #heads / 2, 0
+  if many == 0 then return 0, 0 end
+  local members, fields, unknown = {}, {}, 0
+  for i = 1, many do
+    local field = 'b' .. sub(heads[2 * i - 1], 9)
+    members[i] = heads[2 * i - 1]
+    if seen[field] == nil then
+      unknown = unknown + 1
+      fields[unknown] = field
+    end
   end
-  return #heads / 2, moved
+  if unknown > 0 then read(fields, unknown) end
+  call('ZREM', own, unpack(members))
+  local taken = {}
+  for i = 1, many do
+    local at = heads[2 * i]
+    local new = give(at, sub(members[i], 9))
+    local some = taken[new]
+    if not some then
+      some = {}
+      taken[new] = some
+    end
+    some[#some + 1], some[#some + 2] = at, members[i]
+    if new ~= owner then moved = moved + 1 end
+  end
+  for new, some in pairs(taken) do call('ZADD', base .. 'own:' .. new, unpack(some)) end
+  return many, moved
+end
+
+-- Reads what the end of these leases asks for.
+local function read_holds(holds)
+  local fields, unknown = {}, 0
+  for i = 1, #holds do
+    local to = sub(holds[i], 9)
+    for _, field in ipairs({ 't' .. sub(holds[i], 1, 8), 'b' .. to, 'l' .. to, 'f' .. to }) do
+      if seen[field] == nil then
+        unknown = unknown + 1
+        fields[unknown] = field
+      end
+    end
+  end
+  if unknown > 0 then read(fields, unknown) end
 end
 
 -- Moves what is to be moved, at most so many: what those have who are gone or drain, what was held before a worker began
 -- anew, what is parked. How many recipients moved, how many deliveries died, whether there is more.
 local function tend(most, drops, left)
   if not sticky then return 0, 0, false end
+  count_on()
+  -- Nobody leaves, nothing is parked, and nobody's time is over.
+  if now < look then return 0, 0, false end
   if left > call_left then left = call_left end
   call_left = call_left - left
   local moved, died, is_clear = 0, 0, false
@@ -59,7 +100,8 @@ local function tend(most, drops, left)
     local incarnation, till, gone, flags, old = worker_of(name)
     local drains = has_flag(flags, DRAINS)
     if not drains or gone ~= 0 then
-      local holds = call('ZRANGE', base .. 'has:' .. name, 0, left - 1)
+      local holds = call('ZRANGEBYSCORE', base .. 'own:' .. name, 'inf', 'inf', 'LIMIT', 0, left)
+      read_holds(holds)
       for i = 1, #holds do
         left = left - 1
         local has_moved, is_dead = end_lease(sub(holds[i], 1, 8), most, drops)
@@ -86,6 +128,10 @@ local function tend(most, drops, left)
     more = call('EXISTS', base .. 'own:') == 1
   end
   call_left = call_left + left
+  if is_clear and call('EXISTS', base .. 'own:') == 0 then
+    -- A queue that was never written to is not by this.
+    if get('n') or renumbered then look, renumbered = first(base .. 'ends') or TIME_MAX, true end
+  end
   return moved, died, more or (not is_clear and call('EXISTS', base .. 'leaving') == 1)
 end
 

@@ -97,13 +97,17 @@ impl Queue {
         }
     }
 
-    /// Forgets the owners of recipients for whom there was nothing for so long.
+    /// Forgets the owners of recipients for whom there was nothing for so long. Those for whom there is something again are found here.
     pub(super) fn trim(&mut self, idle_after: Micros) {
         let before = self.owners.now.since(idle_after);
         let over: Vec<Box<str>> = self.owners.idle.range(..=(before, Box::from(LAST))).take(TRIM_MAX).map(|(_, to)| to.clone()).collect();
         for to in over {
             self.set_idle(&to, false);
-            self.keep_binding(&to, None);
+            if self.has_line(&to) {
+                self.write_binding(&to);
+            } else {
+                self.keep_binding(&to, None);
+            }
         }
     }
 }

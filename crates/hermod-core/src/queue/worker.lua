@@ -40,11 +40,11 @@ local function tell(act, ttl, name, incarnation, age, points)
       if known == incarnation and gone == 0 then
         return renew(name, old, known, later(till, known_till), without(flags, CLOSES))
       end
-    elseif call('HLEN', base .. 'worker') >= WORKERS_MAX then
+    elseif #call('ZUNION', 2, base .. 'ends', base .. 'leaving') >= WORKERS_MAX then
       return FULL, 0
     end
     local begins = 0
-    if call('EXISTS', base .. 'has:' .. name) == 1 then begins = LEAVES end
+    if call('ZCOUNT', base .. 'own:' .. name, 'inf', 'inf') > 0 then begins = LEAVES end
     keep_worker(name, old, incarnation, till, 0, begins, points)
     return LIVE, incarnation
   end
@@ -61,13 +61,19 @@ local function tell(act, ttl, name, incarnation, age, points)
   return renew(name, old, known, later(till, known_till), without(flags, CLOSES))
 end
 
--- Forgets the owners of recipients for whom there was nothing for so long.
+-- Forgets the owners of recipients for whom there was nothing for so long. Those for whom there is something again are found here.
 local function trim(idle_after)
   if now < idle_after then return end
   local over = call('ZRANGEBYSCORE', base .. 'idle', '-inf', now - idle_after, 'LIMIT', 0, TRIM_MAX)
+  if not over[1] then return end
+  -- What was moved is read again.
+  close()
+  local fields = {}
+  for i = 1, #over do fields[i] = 'l' .. over[i] end
+  local lines = call('HMGET', book, unpack(fields))
+  call('ZREM', base .. 'idle', unpack(over))
   for i = 1, #over do
-    call('ZREM', base .. 'idle', over[i])
-    call('HDEL', base .. 'bound', over[i])
+    if not lines[i] then set('b' .. over[i], false) end
   end
 end
 

@@ -7,14 +7,8 @@ local COUNTED_MAX = 200
 
 -- How many deliveries wait behind the first ones of a worker's recipients, of so many recipients after others.
 local function behind(name, counted)
-  local own, has = base .. 'own:' .. name, base .. 'has:' .. name
-  local heads = call('ZRANGE', own, counted, counted + COUNTED_MAX - 1)
-  if #heads < COUNTED_MAX then
-    local from = counted - call('ZCARD', own)
-    if from < 0 then from = 0 end
-    local holds = call('ZRANGE', has, from, from + COUNTED_MAX - #heads - 1)
-    for i = 1, #holds do heads[#heads + 1] = holds[i] end
-  end
+  -- What is held stands behind what waits.
+  local heads = call('ZRANGE', base .. 'own:' .. name, counted, counted + COUNTED_MAX - 1)
   local sum = 0
   for i = 1, #heads do sum = sum + call('ZCARD', base .. 'wait:' .. sub(heads[i], 9)) end
   return sum
@@ -25,11 +19,12 @@ return drive(function(first_key, at)
   local counts, counted, name = unpack_ints('<BI4Bc0', given, at)
   local parked = call('ZCARD', base .. 'own:')
   if counts == 1 then return 'k' .. pack_ints('<I8I8I8', now, parked, behind(name, counted)) end
-  local all, names, records, replies = call('HGETALL', base .. 'worker'), {}, {}, {}
-  for i = 1, #all, 2 do names[(i + 1) / 2], records[all[i]] = all[i], all[i + 1] end
+  local names, records, replies = call('ZUNION', 2, base .. 'ends', base .. 'leaving'), {}, {}
   table.sort(names)
+  for i = 1, #names do records[i] = 'w' .. names[i] end
+  if names[1] then records = call('HMGET', book, unpack(records)) end
   for i = 1, #names do
-    local stored = records[names[i]]
+    local stored, own = records[i], base .. 'own:' .. names[i]
     local incarnation, till, gone, flags = unpack_ints(WORKER, stored)
     local standing = LIVE
     if gone ~= 0 then
@@ -37,8 +32,8 @@ return drive(function(first_key, at)
     elseif has_flag(flags, DRAINS) then
       standing = DRAINING
     end
-    replies[i] = pack_ints('<Bc0I8I8I8I8BBB', #names[i], names[i], incarnation, till, call('ZCARD', base .. 'own:' .. names[i]),
-      call('ZCARD', base .. 'has:' .. names[i]), standing, gone, (#stored - WORKER_SIZE) / 8)
+    replies[i] = pack_ints('<Bc0I8I8I8I8BBB', #names[i], names[i], incarnation, till, call('ZCOUNT', own, '-inf', '(inf'),
+      call('ZCOUNT', own, 'inf', 'inf'), standing, gone, (#stored - WORKER_SIZE) / 8)
   end
-  return 'k' .. pack_ints('<I8I8I8', now, parked, call('ZCARD', rest)) .. table.concat(replies)
+  return 'k' .. pack_ints('<I8I8I8', now, parked, call('ZCARD', base .. 'rest')) .. table.concat(replies)
 end)

@@ -6,7 +6,7 @@ use hermod_core::{Partitions, key};
 use super::connection::Connection;
 
 /// The version of what Hermod keeps on Redis.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// Why a store was not taken.
 #[derive(Debug)]
