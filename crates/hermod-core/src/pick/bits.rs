@@ -1,13 +1,15 @@
 //! A set of small numbers, as bits: what a deck of ten thousand messages is searched by.
 
-/// A set of numbers below a bound.
+use smallvec::{SmallVec, smallvec};
+
+/// A set of numbers below a bound. That of a small deck takes no room elsewhere: a plan makes several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bits(Vec<u64>);
+pub(super) struct Bits(SmallVec<[u64; 4]>);
 
 impl Bits {
     /// Room for the numbers below `bound`; none is in it.
     pub(super) fn new(bound: usize) -> Bits {
-        Bits(vec![0; bound.div_ceil(64)])
+        Bits(smallvec![0; bound.div_ceil(64)])
     }
 
     pub(super) fn insert(&mut self, n: u32) {
@@ -31,19 +33,28 @@ impl Bits {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// Word by word with those of the other, which has none where it ends; a copy that is changed in place takes several at once.
+    fn with(&self, other: &Bits, act: impl Fn(u64, u64) -> u64) -> Bits {
+        let mut words = SmallVec::from_slice(&self.0);
+        let (both, rest) = words.split_at_mut(self.0.len().min(other.0.len()));
+        both.iter_mut().zip(&other.0).for_each(|(word, other)| *word = act(*word, *other));
+        rest.iter_mut().for_each(|word| *word = act(*word, 0));
+        Bits(words)
+    }
+
     /// Those that are in one of both, of as many as there is room for here.
     pub(super) fn or(&self, other: &Bits) -> Bits {
-        Bits(self.0.iter().enumerate().map(|(i, word)| word | other.0.get(i).copied().unwrap_or(0)).collect())
+        self.with(other, |word, other| word | other)
     }
 
     /// Those that are in both.
     pub(super) fn and(&self, other: &Bits) -> Bits {
-        Bits(self.0.iter().enumerate().map(|(i, word)| word & other.0.get(i).copied().unwrap_or(0)).collect())
+        self.with(other, |word, other| word & other)
     }
 
     /// Those that are not in the other.
     pub(super) fn without(&self, other: &Bits) -> Bits {
-        Bits(self.0.iter().enumerate().map(|(i, word)| word & !other.0.get(i).copied().unwrap_or(0)).collect())
+        self.with(other, |word, other| word & !other)
     }
 
     /// The `k`-th of them, counted from 0.

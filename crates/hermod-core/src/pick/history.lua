@@ -192,12 +192,17 @@ local function expire()
   end
 end
 
--- Writes what happened, and puts off when the history may be collected; seldom, as it lasts long.
+-- Puts off when a history may be collected; with every 16th pick, as it lasts long.
+local function put_off_end(name)
+  call('PEXPIRE', name, format('%d', KEEP_US / 1000 + 2 * slack_ms))
+end
+
+-- Writes what happened.
 local function tell()
   local _, at = string.find(key, '}:pick:', 1, true)
   local whose = sub(key, at + 1)
   for i = 1, #happened do log_event(events, happened[i] .. whose) end
-  if seq % 16 == 1 then call('PEXPIRE', key, format('%d', KEEP_US / 1000 + 2 * slack_ms)) end
+  if seq % 16 == 1 then put_off_end(key) end
 end
 
 -- Writes all that was changed, and what happened.

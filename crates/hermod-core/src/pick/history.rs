@@ -158,7 +158,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn read(mut rest: &[u8]) -> Option<Entry> {
+    pub(crate) fn read(mut rest: &[u8]) -> Option<Entry> {
         let (seq, sent_at) = (record::take_number(&mut rest)?, record::take_micros(&mut rest)?);
         Some(Entry { seq, sent_at, count: Counted::read(rest)? })
     }
@@ -206,7 +206,7 @@ impl Old {
 /// Which parts of a history were changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// Ordinals whose entries were written or removed.
+    /// Ordinals whose entries were written or removed, and those that were forgotten.
     pub entries: SmallVec<[u32; 4]>,
     /// Chunks of the old that were.
     pub chunks: SmallVec<[u32; 2]>,
@@ -329,10 +329,11 @@ impl History {
     }
 
     /// Forgets messages that were deleted, and puts some among the old.
-    pub(super) fn clean(&mut self, forget: &[u32], evict: &[u32], touched: &mut Touched) {
+    pub(crate) fn clean(&mut self, forget: &[u32], evict: &[u32], touched: &mut Touched) {
         for (ordinals, is_old) in [(forget, false), (evict, true)] {
             for ordinal in ordinals {
-                if self.entries.remove(ordinal).is_some() {
+                // What is not among the old any more has no entry from now on, either: a record may be left of it.
+                if self.entries.remove(ordinal).is_some() || self.is_old(*ordinal) {
                     touched.entries.push(*ordinal);
                 }
                 self.set_old(*ordinal, is_old, touched);
@@ -342,7 +343,7 @@ impl History {
     }
 
     /// Sends a message: its entry is made or renewed.
-    pub(super) fn send(&mut self, ordinal: u32, count: Option<Counted>, now: Micros, touched: &mut Touched) {
+    pub(crate) fn send(&mut self, ordinal: u32, count: Option<Counted>, now: Micros, touched: &mut Touched) {
         self.seq += 1;
         self.until = now.plus(KEEP);
         self.set_old(ordinal, false, touched);
@@ -356,6 +357,11 @@ impl History {
         if let Some(cap) = &self.cap {
             cap.write(out);
         }
+    }
+
+    /// The bytes of what is reserved.
+    pub(crate) fn write_reserved(&self, out: &mut Vec<u8>) {
+        self.reserved.iter().for_each(|one| one.write(out));
     }
 
     pub(super) fn read_head(&mut self, mut rest: &[u8]) -> Option<()> {

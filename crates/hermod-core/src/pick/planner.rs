@@ -17,7 +17,7 @@ use crate::int::Micros;
 use crate::limit::meter::Meter;
 use crate::word::word_enum;
 
-use sight::{Index, Sight};
+use sight::{Evicted, Index, Sight};
 
 /// One subject's offer and history, as a plan is made from them.
 #[derive(Clone, Debug)]
@@ -196,24 +196,36 @@ impl View {
         if (self.history.seq, self.history.generation) != (plan.seq, plan.generation) {
             return false;
         }
+        // By their numbers, which go with them.
+        let evicted: Vec<Evicted> = plan.evict.iter().filter_map(|ordinal| self.recent_of(*ordinal)).collect();
         let mut touched = Touched::default();
         let done = self.history.take(plan, picked.now, &mut touched);
         let is_same = matches!(&done, Some(Taken::Picked(mine)) if (mine.seq, mine.generation, mine.ordinal) == (picked.seq, picked.generation, picked.ordinal));
         if !is_same {
             return false;
         }
-        if plan.generation != picked.generation {
+        if plan.expired > 0 {
+            // What is given back can be anywhere.
             self.index = Index::new(&self.offer, &self.history);
             return true;
         }
         if let Some(position) = self.offer.position(picked.ordinal) {
             let before = plan.candidates.iter().find(|one| one.ordinal == picked.ordinal).map_or(0, |one| one.seq);
-            self.index.recent.remove(&before);
-            self.index.recent.insert(picked.seq, position);
-            self.index.seen.insert(position);
-            self.index.old.remove(position);
+            self.index.sent(position, before, picked.seq);
         }
+        self.index.cleaned(&plan.forget, &evicted);
         true
+    }
+
+    /// For tests: whether what was taken in one by one is what follows from the history.
+    #[cfg(test)]
+    pub(super) fn is_indexed(&self) -> bool {
+        self.index.is_like(&Index::new(&self.offer, &self.history))
+    }
+
+    /// The number of a message's last pick, and its position, if both are known.
+    fn recent_of(&self, ordinal: u32) -> Option<Evicted> {
+        Some((self.history.entries.get(&ordinal)?.seq, self.offer.position(ordinal)?))
     }
 
     /// Has the same history under another offer, for the same profile.

@@ -20,6 +20,8 @@ pub struct Shelf {
     pub(super) deck: Arc<Deck>,
     /// By ordinal.
     pub(super) messages: Arc<[Arc<Message>]>,
+    /// Their ordinals: to search them takes no look at the messages themselves, which are all over memory.
+    ordinals: Vec<u32>,
     /// Ordinals of messages that were deleted, sorted.
     pub(super) tombstones: Arc<[u32]>,
     /// Active, and for everyone at all times.
@@ -65,7 +67,8 @@ impl Shelf {
         let is_even = messages.iter().all(|message| message.weight == weight_max);
         let meters = caps.list.iter().map(|cap| cap.meter(&Zone::utc())).collect();
         let (classes, caps) = (classes(messages.iter(), messages.len()), caps.list);
-        Shelf { deck, messages, tombstones, plain, special, critical, classes, cap_of, caps, meters, weight_max, is_even }
+        let ordinals = messages.iter().map(|message| message.ordinal).collect();
+        Shelf { deck, messages, ordinals, tombstones, plain, special, critical, classes, cap_of, caps, meters, weight_max, is_even }
     }
 
     /// The deck.
@@ -79,7 +82,13 @@ impl Shelf {
     }
 
     pub(super) fn position(&self, ordinal: u32) -> Option<usize> {
-        self.messages.binary_search_by_key(&ordinal, |message| message.ordinal).ok()
+        // Where nothing was deleted before it, it is as far from the first as its ordinal says; else it stands before that.
+        let first = self.ordinals.first()?;
+        let most = usize::try_from(ordinal.checked_sub(*first)?).ok()?;
+        if self.ordinals.get(most) == Some(&ordinal) {
+            return Some(most);
+        }
+        self.ordinals.get(..most).unwrap_or(&self.ordinals).binary_search(&ordinal).ok()
     }
 
     pub(super) fn is_deleted(&self, ordinal: u32) -> bool {

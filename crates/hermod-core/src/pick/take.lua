@@ -2,12 +2,66 @@
 -- KEYS    hm:{space/pp}:pick:<deck>:<epoch>:<subject>  HASH (pick/history.lua)
 --         hm:{space/pp}:subject:<subject>  STRING <I8 version> profile
 --         hm:{space/pp}:events  STREAM (event/log.lua)
--- ARGV    <B 0: no plan>, or 1 and a plan: <I8I8I8I8 seq generation expired profile> <I8I8I8I8 from until number lease>
+-- ARGV    <B 0: no plan>, or 1 and a plan, or 2, what the plan comes to if nothing is in its way, and the plan.
+--         What it comes to: <I8I8 seq generation> <I8I8 both afterwards> <I8I8I8 profile from until> <BI8I8I8I8I8 cap, its
+--         meter> <I8I4 number ordinal> <I8B its seq, 1: the history's end is put off> <B> where in its key the deck stands, <Bc0 field>.
+--         A plan: <I8I8I8I8 seq generation expired profile> <I8I8I8I8 from until number lease>
 --         <BI8I8I8I8I8 cap> <B> so many meters <BI8I8I8I8I8>, <B> so many candidates <I4I8B ordinal seq meter>,
 --         <B> so many to forget <I4>, <B> so many to put among the old <I4>
--- REPLY   'p' <I8I8I8I8I8I8 now seq generation ordinal number expires> | 'n' <I8 now> | 'b' <I8I8 now until>
+-- REPLY   'f' (what the plan comes to was done) | 'p' <I8I8I8I8I8I8 now seq generation ordinal number expires>
+--       | 'n' <I8 now> | 'b' <I8I8 now until>
 --       | 'a' <I8I8 now profile's version> <I4> profile, then the fields of the history, <I4> field <I4> value
 local OPEN_MAX, METER, CAP = 32, '<BI8I8I8I8I8', '<BI8I8I8I8I8B'
+local PLAIN, PLAIN_SIZE, NO_METER, NO_SEQ = '<c16c8c8c8I8I8c41c41c12c8BBBc0', 161, string.rep('\0', 41), string.rep('\0', 8)
+local picked_now, now_bytes, ends_bytes = pack_ints('<BI8', PICKED, now), pack_ints('<I8', now), pack_ints('<I8', now + KEEP_US)
+
+-- Meters by their bytes: most picks of a call have the same.
+local meters_known = {}
+local function charge(bytes, stored)
+  local rule = meters_known[bytes]
+  if not rule then
+    local kind, p1, p2, p3, p4, p5 = unpack_ints(METER, bytes)
+    rule = ruled(kind, 0, p1, p2, p3, p4, p5)
+    meters_known[bytes] = rule
+  end
+  return meter(CHECK, 1, stored, rule)
+end
+
+-- What most plans come to: the first candidate is sent, and nothing but the head and its entry is written. What can be is compared
+-- and written as the bytes that were given, as to unpack and pack them costs more than to read and write them. Whether that was
+-- done, and where the plan begins; where it was not, nothing was.
+local function plain(first_key, at)
+  local expected, seq_bytes, generation_bytes, profile, from, till, cap_meter, its_meter, what, planned, is_put_off, whose_at, field
+  expected, seq_bytes, generation_bytes, profile, from, till, cap_meter, its_meter, what, planned, is_put_off, whose_at, field, at =
+    unpack_ints(PLAIN, given, at)
+  if now < from or now >= till then return false, at end
+  local its_key = KEYS[first_key]
+  local stored = call('HMGET', its_key, 'h', 'r', field)
+  local head, entry = stored[1], stored[3]
+  if stored[2] then return false, at end
+  if head then
+    if sub(head, 1, 16) ~= expected or unpack_ints('<I8', head, 17) <= now then return false, at end
+  elseif expected ~= NO_SEQ .. NO_SEQ then
+    return false, at
+  end
+  if (entry and sub(entry, 1, 8) or NO_SEQ) ~= planned then return false, at end
+  local version = call('GETRANGE', KEYS[first_key + 1], 0, 7)
+  if version == '' then version = NO_SEQ end
+  if version ~= profile then return false, at end
+  local capped, count, refused = '', '', 0
+  if cap_meter ~= NO_METER then
+    capped, refused = charge(cap_meter, head and #head > 24 and sub(head, 25))
+    if refused > 0 then return false, at end
+  end
+  if its_meter ~= NO_METER then
+    count, refused = charge(its_meter, entry and #entry > 16 and sub(entry, 17))
+    if refused > 0 then return false, at end
+  end
+  call('HSET', its_key, 'h', seq_bytes .. generation_bytes .. ends_bytes .. capped, field, seq_bytes .. now_bytes .. count)
+  log_event(KEYS[first_key + 2], picked_now .. what .. sub(its_key, whose_at))
+  if is_put_off == 1 then put_off_end(its_key) end
+  return true, at
+end
 
 local function again(subject_key)
   local profile, version = call('GET', subject_key), 0
@@ -48,6 +102,17 @@ return drive(function(first_key, at, _, keep)
   if has_plan == 0 then
     load(KEYS[first_key], KEYS[first_key + 2])
     return again(subject_key)
+  end
+  if has_plan == 2 then
+    if keep then
+      -- What is kept says all of it.
+      local size = unpack_ints('B', given, at + PLAIN_SIZE - 1)
+      at = at + PLAIN_SIZE + size
+    else
+      local is_done
+      is_done, at = plain(first_key, at)
+      if is_done then return 'f' end
+    end
   end
   local plan_seq, plan_generation, plan_expired, profile, from, till, number, lease
   plan_seq, plan_generation, plan_expired, profile, from, till, number, lease, at = unpack_ints('<I8I8I8I8I8I8I8I8', given, at)

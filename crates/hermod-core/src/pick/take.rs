@@ -10,7 +10,7 @@ use crate::int::Micros;
 use crate::key;
 use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
 use crate::partition::Place;
-use crate::pick::history::{Counted, Entry, Given, History, OPEN_MAX, Old, Touched};
+use crate::pick::history::{Counted, Entry, Given, History, OLD, OPEN_MAX, Old, Touched};
 use crate::pick::reserved::{Before, Fate, Reserved};
 use crate::record;
 use crate::state::{Full, State};
@@ -19,6 +19,8 @@ use crate::state::{Full, State};
 pub const PLAN_MAX: usize = 24;
 /// The most messages that one take cleans away, of each kind.
 pub const CLEAN_MAX: usize = 64;
+/// On Redis a history's end is put off with each so many'th pick.
+const PUT_OFF: u64 = 16;
 
 /// What is to be done for a subject.
 #[derive(Clone, Debug)]
@@ -136,6 +138,44 @@ impl Take {
     }
 }
 
+impl Plan {
+    /// The first candidate, if to send it is all that the plan comes to where nothing is in its way: then what is written can be
+    /// said before. What is among the old is sent with a change of that, and what is reserved or cleaned away with others.
+    fn plain(&self) -> Option<&Candidate> {
+        let is_plain = self.lease == Micros::ZERO && self.expired == 0 && self.forget.is_empty() && self.evict.is_empty();
+        self.candidates.first().filter(|first| is_plain && first.seq != OLD)
+    }
+
+    /// The cap of one of its candidates.
+    fn meter_of(&self, candidate: &Candidate) -> Given {
+        self.meters.get(usize::from(candidate.meter).wrapping_sub(1)).copied().unwrap_or_default()
+    }
+
+    /// What it is answered with when that was done.
+    fn done(&self, first: &Candidate, now: Micros) -> Taken {
+        let (seq, generation, ordinal, id) = (self.seq + 1, self.generation, first.ordinal, Some(first.id.clone()));
+        Taken::Picked(Picked { now, seq, generation, ordinal, id, number: self.number, expires: Micros::ZERO })
+    }
+}
+
+impl Take {
+    /// What a plan comes to if nothing is in its way, as the script takes it.
+    fn write_plain(&self, plan: &Plan, first: &Candidate, out: &mut Vec<u8>) {
+        let seq = plan.seq + 1;
+        record::put(out, [plan.seq, plan.generation, seq, plan.generation, plan.profile, plan.from.get(), plan.until.get()]);
+        plan.cap.write(out);
+        plan.meter_of(first).write(out);
+        record::put(out, [plan.number]);
+        out.extend_from_slice(&first.ordinal.to_le_bytes());
+        record::put(out, [first.seq]);
+        out.push(u8::from(seq % PUT_OFF == 1));
+        out.push(key::pick_deck_at(&self.place));
+        let field = first.ordinal.to_string();
+        out.push(count(field.len()));
+        out.extend_from_slice(field.as_bytes());
+    }
+}
+
 impl History {
     /// Does what a plan says, natively; none if the plan is for another state.
     pub fn take(&mut self, plan: &Plan, now: Micros, touched: &mut Touched) -> Option<Taken> {
@@ -170,10 +210,10 @@ impl History {
         let chosen = plan.candidates.iter().find_map(|candidate| {
             let entry = seen.entries.get(&candidate.ordinal);
             // What was never sent has no entry, and what is old has none either: a message changes between them with the generation.
-            if entry.map(|entry| entry.seq) != Some(candidate.seq).filter(|seq| !matches!(*seq, 0 | super::history::OLD)) {
+            if entry.map(|entry| entry.seq) != Some(candidate.seq).filter(|seq| !matches!(*seq, 0 | OLD)) {
                 return None;
             }
-            let given = plan.meters.get(usize::from(candidate.meter).wrapping_sub(1)).copied().unwrap_or_default();
+            let given = plan.meter_of(candidate);
             let Some(meter) = given.meter() else { return Some((candidate, given, None)) };
             let stored = entry.and_then(|entry| entry.count.as_ref());
             Counted::charge(stored, &meter, now).map(|count| (candidate, given, Some(count)))
@@ -241,8 +281,15 @@ impl Operation for Take {
         call.keys.push(key::subject(&self.place, &self.subject));
         call.keys.push(key::events(&self.place));
         let out = &mut call.given;
-        out.push(u8::from(self.plan.is_some()));
-        let Some(plan) = &self.plan else { return };
+        let Some(plan) = &self.plan else { return out.push(0) };
+        out.reserve(256);
+        match plan.plain() {
+            Some(first) => {
+                out.push(2);
+                self.write_plain(plan, first, out);
+            }
+            None => out.push(1),
+        }
         record::put(out, [plan.seq, plan.generation, u64::from(plan.expired), plan.profile]);
         record::put(out, [plan.from.get(), plan.until.get(), plan.number, plan.lease.get()]);
         plan.cap.write(out);
@@ -301,6 +348,10 @@ impl Operation for Take {
     }
 
     fn answer(&self, reply: &Reply, note: Option<&[u8]>) -> Result<Taken, BadReply> {
+        if reply.as_bytes() == b"f" {
+            let plan = self.plan.as_ref().and_then(|plan| plan.plain().map(|first| (plan, first)));
+            return plan.map(|(plan, first)| plan.done(first, reply.now())).ok_or_else(|| reply.bad("is about no plan"));
+        }
         read(reply.as_bytes(), |ordinal| match note {
             Some(note) => named(note, ordinal),
             None => self.plan.iter().flat_map(|plan| &plan.candidates).find(|one| one.ordinal == ordinal).map(|one| one.id.clone()),

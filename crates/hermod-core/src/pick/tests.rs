@@ -57,7 +57,7 @@ fn pick_for(view: &mut View, ask: Ask, now: u64) -> Result<u32, Refusal> {
         Planned::Plan(plan) => {
             let mut stored = view.history().clone();
             let Some(Taken::Picked(picked)) = stored.take(&plan, us(now), &mut Touched::default()) else { panic!("{plan:?}") };
-            assert!(view.took(&plan, &picked));
+            assert!(view.took(&plan, &picked) && view.is_indexed());
             assert_eq!(*view.history(), stored);
             // What is kept beside the history is as if it were made anew.
             let anew = View::new(Arc::clone(view.offer()), stored, 0);

@@ -22,7 +22,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::error::OpenError;
 
 /// The version of the files and of the frames in them.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
+/// The oldest that is read too. Who reads it writes today's, so from then on it says so: a release that does not know that
+/// must not open it any more.
+const FORMAT_OLDEST: u32 = 3;
 /// Each frame opens with this byte.
 const FRAME_VERSION: u8 = 1;
 /// At most so many bytes of frames are folded in one step, and held in memory for it. The larger the step, the more of
@@ -84,12 +87,14 @@ impl Files {
             Ok((get("format")?, get("partitions")?))
         };
         let (format, stored) = create().map_err(|source| self.fault(source))?;
-        if format != FORMAT.to_string() {
+        if !format.parse().is_ok_and(|format: u32| (FORMAT_OLDEST..=FORMAT).contains(&format)) {
             return Err(OpenError::Format { found: format, known: FORMAT });
         }
         if stored != partitions.count().to_string() {
             return Err(OpenError::Partitions { stored, configured: partitions.count() });
         }
+        let set = "UPDATE meta SET value = ?1 WHERE name = 'format' AND value <> ?1";
+        self.journal().and_then(|journal| journal.execute(set, [FORMAT.to_string()])).map_err(|source| self.fault(source))?;
         Ok(())
     }
 

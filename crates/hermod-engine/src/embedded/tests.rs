@@ -83,6 +83,17 @@ async fn an_unknown_format_is_refused() {
 }
 
 #[tokio::test]
+async fn the_format_before_is_read_and_is_todays_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Embedded::open(options(&folder)).unwrap());
+    let db = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    db.execute("UPDATE meta SET value = '3' WHERE name = 'format'", []).unwrap();
+    drop(Embedded::open(options(&folder)).unwrap());
+    let format: String = db.query_row("SELECT value FROM meta WHERE name = 'format'", [], |row| row.get(0)).unwrap();
+    assert_eq!(format, super::journal::FORMAT.to_string());
+}
+
+#[tokio::test]
 async fn a_damaged_frame_is_refused_and_not_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Embedded::open(options(&folder)).unwrap();

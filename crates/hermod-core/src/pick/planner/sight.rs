@@ -1,5 +1,6 @@
 //! What a plan is made from, and the order in it: an offer, a history, and what follows from it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{Ask, Reason, Refusal};
@@ -58,7 +59,36 @@ impl Index {
         }
         index
     }
+
+    /// Takes in that a message at this position was sent, which had this number before.
+    pub(super) fn sent(&mut self, position: u32, before: u64, seq: u64) {
+        self.recent.remove(&before);
+        self.recent.insert(seq, position);
+        self.seen.insert(position);
+        self.old.remove(position);
+    }
+
+    /// Takes in what a plan has cleaned away; `evicted` are the positions of what was put among the old, by their numbers.
+    pub(super) fn cleaned(&mut self, forgotten: &[u32], evicted: &[Evicted]) {
+        self.deleted.retain(|ordinal| !forgotten.contains(ordinal));
+        for (seq, position) in evicted {
+            self.recent.remove(seq);
+            self.old.insert(*position);
+        }
+    }
 }
+
+#[cfg(test)]
+impl Index {
+    /// Whether both say the same.
+    pub(super) fn is_like(&self, other: &Index) -> bool {
+        let deleted = |index: &Index| index.deleted.iter().copied().collect::<std::collections::BTreeSet<_>>();
+        (&self.seen, &self.old, &self.recent) == (&other.seen, &other.old, &other.recent) && deleted(self) == deleted(other)
+    }
+}
+
+/// The number of a message's last pick, and its position.
+pub(super) type Evicted = (u64, u32);
 
 /// When the first of some messages is allowed.
 #[derive(Clone, Copy)]
@@ -124,8 +154,11 @@ impl Sight<'_> {
         Err(Refusal { reason, retry_at: self.retry_at(now) })
     }
 
-    fn eligible(&self, is_hushed: bool) -> Bits {
-        if is_hushed { self.offer.eligible.and(&self.offer.critical) } else { self.offer.eligible.clone() }
+    fn eligible(&self, is_hushed: bool) -> Cow<'_, Bits> {
+        match is_hushed {
+            true => Cow::Owned(self.offer.eligible.and(&self.offer.critical)),
+            false => Cow::Borrowed(&self.offer.eligible),
+        }
     }
 
     /// When the subject's cap allows the next one; none: now.
