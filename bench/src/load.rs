@@ -36,6 +36,27 @@ where
     .await
 }
 
+/// Runs `workers` loops; each does its step so many times. `pid` is who answers.
+pub(crate) async fn counted_loop<F, Fut>(pid: u32, workers: usize, steps: u64, make: impl Fn(usize) -> F) -> Result<Measured>
+where
+    F: FnMut(u64) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<()>> + Send,
+{
+    measure(pid, workers, |worker| {
+        let mut step = make(worker);
+        async move {
+            let mut clock = Clock::new(Duration::ZERO)?;
+            while clock.count() < steps {
+                let asked = Instant::now();
+                step(clock.count()).await?;
+                clock.record(asked)?;
+            }
+            Ok(clock.times)
+        }
+    })
+    .await
+}
+
 /// Sends requests over `connections`, on each one after the other, for `span`.
 pub(crate) async fn http_loop(pid: u32, address: String, requests: Vec<Vec<u8>>, connections: usize, span: Duration) -> Result<Measured> {
     let requests = Arc::new(requests);

@@ -1,8 +1,8 @@
 //! How late deliveries are handed out while 1 M others wait for later.
 //!
 //! A steady flow falls due one to three seconds after it was pushed. Consumers wait for it, by long poll or on a
-//! stream, and what counts is their clock: when a delivery has arrived, less when it was due. Who polls acknowledges what he has and
-//! then asks for more; who listens to a stream reads on while his acks are under way, as else his own waiting would be measured.
+//! stream, and what counts is their clock: when a delivery has arrived, less when it was due. Both go on while their acks are under way:
+//! where all consumers wait for the disk nobody waits for a delivery, and it would be that which is measured.
 //!
 //! On the embedded engine a lease is on disk before anybody is told. So what one fsync costs meanwhile is measured beside it: who claims
 //! what is due already can not be faster, and one that takes longer than deliveries are claimed ahead makes them late.
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use hermod_tests::server::Redis;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::load::{Target, handed, lines};
@@ -161,15 +162,19 @@ async fn flow(target: &Target, is_stream: bool) -> Result<Seen> {
 
 /// Asks for the next and waits for it, over and over.
 async fn poll(target: &Target, left: &AtomicUsize) -> Result<Seen> {
-    let mut wire = Wire::open(&target.address).await?;
     let claim = target.json("POST", "/v1/queues/jobs/claim", r#"{"count":10,"lease":"30s","wait_ms":1000}"#);
-    let mut seen = Seen::new()?;
-    while left.load(Ordering::Relaxed) > 0 {
-        let answer = wire.ask(&claim).await?;
-        let now = now_us()?;
-        let acks = seen.take(std::str::from_utf8(answer)?, now)?;
-        ack(target, &mut wire, &acks, left).await?;
-    }
+    let (send, receive) = unbounded_channel();
+    let ask = async {
+        let (mut wire, mut seen) = (Wire::open(&target.address).await?, Seen::new()?);
+        while left.load(Ordering::Relaxed) > 0 {
+            let answer = wire.ask(&claim).await?;
+            let now = now_us()?;
+            send.send(seen.take(std::str::from_utf8(answer)?, now)?)?;
+        }
+        drop(send);
+        anyhow::Ok(seen)
+    };
+    let (seen, ()) = tokio::try_join!(ask, acknowledge(target, receive, left))?;
     Ok(seen)
 }
 
@@ -177,7 +182,7 @@ async fn poll(target: &Target, left: &AtomicUsize) -> Result<Seen> {
 async fn listen(target: &Target, left: &AtomicUsize) -> Result<Seen> {
     let request = target.head("GET", "/v1/queues/jobs/stream?credits=100&lease=30s", "application/json", 0);
     let (mut pieces, _open) = Wire::open(&target.address).await?.listen(request.as_bytes()).await?;
-    let (send, mut receive) = tokio::sync::mpsc::unbounded_channel::<Vec<String>>();
+    let (send, receive) = unbounded_channel();
     let read = async {
         let mut seen = Seen::new()?;
         while left.load(Ordering::Relaxed) > 0 {
@@ -189,15 +194,17 @@ async fn listen(target: &Target, left: &AtomicUsize) -> Result<Seen> {
         drop(send);
         anyhow::Ok(seen)
     };
-    let acknowledge = async {
-        let mut wire = Wire::open(&target.address).await?;
-        while let Some(acks) = receive.recv().await {
-            ack(target, &mut wire, &acks, left).await?;
-        }
-        anyhow::Ok(())
-    };
-    let (seen, ()) = tokio::try_join!(read, acknowledge)?;
+    let (seen, ()) = tokio::try_join!(read, acknowledge(target, receive, left))?;
     Ok(seen)
+}
+
+/// Acknowledges what was handed out, on a connection of its own.
+async fn acknowledge(target: &Target, mut handed: UnboundedReceiver<Vec<String>>, left: &AtomicUsize) -> Result<()> {
+    let mut wire = Wire::open(&target.address).await?;
+    while let Some(acks) = handed.recv().await {
+        ack(target, &mut wire, &acks, left).await?;
+    }
+    Ok(())
 }
 
 async fn ack(target: &Target, wire: &mut Wire, acks: &[String], left: &AtomicUsize) -> Result<()> {

@@ -8,7 +8,8 @@
 //!
 //! Left out, all in its favour: the instance looks through its recipients one after the other, waits 0.2 s at each for whom there is
 //! nothing and sleeps for a second then; here it is asked for the right one at once, and for as many at a time as there are callers. Packing
-//! in base64, and finding the recipient in an envelope. A list of recipients is JSON, as there.
+//! in base64, and finding the recipient in an envelope. A list of recipients is JSON, as there, read and written as a whole for each that is
+//! assigned; of two that are assigned to one instance at the same time one is lost from it, so that it stays shorter than it should be.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,6 +43,23 @@ impl Seed {
     /// An instance begins.
     pub(super) async fn join(&mut self, uid: &str) -> Result<()> {
         let _: () = self.store.hset(LISTS, uid, "[]").await?;
+        Ok(())
+    }
+
+    /// Makes these recipients known, in turns, as if each had been assigned when its first message came and that had been handled.
+    pub(super) async fn know(&mut self, uids: &[String], recipients: impl Iterator<Item = String>) -> Result<()> {
+        let mut lists: Vec<Vec<String>> = vec![Vec::new(); uids.len()];
+        for (turn, to) in recipients.enumerate() {
+            let turn = turn % uids.len();
+            if let (Some(uid), Some(list)) = (uids.get(turn), lists.get_mut(turn)) {
+                let _: () = self.store.hset(OWNERS, &to, uid).await?;
+                let _: () = self.store.hset(PENDING, format!("{uid}_{to}"), 0).await?;
+                list.push(to);
+            }
+        }
+        for (uid, list) in uids.iter().zip(&lists) {
+            self.keep_list(uid, list).await?;
+        }
         Ok(())
     }
 
