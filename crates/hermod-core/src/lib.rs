@@ -20,6 +20,7 @@ pub mod pick;
 pub mod queue;
 pub mod realm;
 pub mod record;
+pub mod script;
 pub mod state;
 mod word;
 
@@ -27,6 +28,7 @@ pub use chance::Seed;
 pub use id::{Action, DeckId, Invalid, MessageId, Name, Owner, QueueId, RealmId, Recipient, RuleId, SpaceId, Subject, Tag, WorkerId};
 pub use int::{INT_MAX, Micros};
 pub use once::{Once, Outcome};
-pub use operation::{BadReply, Operation, Reply, Script, ScriptCall};
+pub use operation::{BadReply, Operation, Reply, ScriptCall};
 pub use partition::{Home, Partitions, Place, Placed, Places};
+pub use script::Script;
 pub use state::{Full, State};

@@ -1,4 +1,4 @@
--- operation.lua, the common opening of every script; twin of operation.rs and once.rs
+-- operation.lua, the common opening of all scripts; twin of operation.rs and once.rs
 -- KEYS    of every operation that has an idempotency key: hm:{space/pp}:once:<key> <home>  STRING  until fingerprint
 --         reply note; then per operation its own
 -- ARGV    now_us (0: the server's own TIME); all operations in one string: <I2 how many have an idempotency key>, each
@@ -12,19 +12,15 @@
 -- What all scripts keep to, because it was measured: everything comes in one argument and goes out
 -- packed, as an argument or a format costs as much as the arithmetic; integers are exact below 2^53;
 -- (a - a % b) / b is the floor of a / b and (a + -a % b) / b its ceiling, exact too, and cost no call; no table
--- or closure is made for each operation where it is not needed, nor for each call, as a call makes all of them anew.
-local call, unpack_ints, pack_ints, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
-local floor, ceil = math.floor, math.ceil
-local now, given = ARGV[1], ARGV[2]
--- A clock that is given may stand still, so collecting garbage waits an hour longer than it must.
-local slack_ms = 3600000
-if now == '0' then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-  slack_ms = 10000
-else
-  now = tonumber(now)
-end
+-- or closure is made for each operation where it is not needed.
+--
+-- All of it is one library of functions: what stands outside of them is made once, when the library is loaded, and stays from one call to
+-- the next. So `begin` sets what belongs to a call, and an operation what is its own, before it is read: the call before may have ended anywhere.
+-- What there is while a function runs, and not yet while the library is loaded: begin_call() gets it.
+local call, unpack_ints, pack_ints, sub, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs
+-- Of the call: its keys and arguments, the time, all operations. A clock that is given may stand still, so collecting garbage waits
+-- for `slack_ms`, an hour longer than it must.
+local KEYS, ARGV, now, given, slack_ms, slack_us
 
 -- What operations share; nothing at all for 0.
 local function shared_by(shared)
@@ -34,8 +30,7 @@ end
 
 -- Keeps the reply of the operation whose idempotency key is at hand: its name, where it begins in what was given, how long it is.
 -- Until when is the same for all of a call. What was kept in this call is known to those who come after it.
-local once_name, once_at, once_size, keep_till, keep_px
-local kept_here = {}
+local once_name, once_at, once_size, keep_till, keep_px, kept_here
 local function keep_reply(reply)
   if not keep_px then
     local span = unpack_ints('<I8', given, once_at + 16)
@@ -43,6 +38,7 @@ local function keep_reply(reply)
   end
   local kept = keep_till .. sub(given, once_at, once_at + 15) .. pack_ints('<I4', #reply) .. reply
   if once_size > 24 then kept = kept .. sub(given, once_at + 24, once_at + once_size - 1) end
+  kept_here = kept_here or {}
   kept_here[once_name] = kept
   call('PSETEX', once_name, keep_px, kept)
 end
@@ -69,7 +65,7 @@ local function drive(operate, recall)
       -- With an idempotency key it stands alone.
       n, once = n + 1, once + 1
       once_name, once_at = KEYS[once], at
-      local kept = kept_here[once_name] or stored[once]
+      local kept = kept_here and kept_here[once_name] or stored[once]
       if not kept or unpack_ints('<I8', kept) <= now then
         replies[n] = operate(key, at + once_size, shared, keep_reply)
       elseif sub(kept, 9, 24) ~= sub(given, at, at + 15) then
@@ -83,4 +79,40 @@ local function drive(operate, recall)
     at = at + once_size + own_size
   end
   return replies
+end
+
+local function get_globals()
+  call, unpack_ints, pack_ints, sub, format, byte = redis.call, struct.unpack, struct.pack, string.sub, string.format, string.byte
+  concat, floor, ceil = table.concat, math.floor, math.ceil
+  local all = _G
+  unpack, tonumber, next, pairs = all.unpack, all.tonumber, all.next, all.pairs
+end
+
+-- Begins a call.
+local function begin_call(keys, args)
+  if not call then get_globals() end
+  KEYS, ARGV, now, given, keep_px, kept_here = keys, args, args[1], args[2], nil, nil
+  if now == '0' then
+    local time = call('TIME')
+    now, slack_ms = time[1] * 1000000 + time[2], 10000
+  else
+    now, slack_ms = tonumber(now), 3600000
+  end
+  slack_us = slack_ms * 1000
+end
+
+-- Makes the function of an operation, which drive() runs. `how` may say begin(), which sets what belongs to a call; recall, as drive() has it;
+-- and that it frees more than it takes, so that it may run when the store is full.
+local function define(name, operate, how)
+  how = how or {}
+  local begin, recall = how.begin, how.recall
+  redis.register_function({
+    function_name = PREFIX .. name,
+    flags = how.frees and { 'allow-oom' } or {},
+    callback = function(keys, args)
+      begin_call(keys, args)
+      if begin then begin() end
+      return drive(operate, recall)
+    end,
+  })
 end

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::int::Micros;
 use crate::partition::Place;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// One atomic step on one partition.
@@ -61,66 +62,6 @@ pub trait Operation: Send + Sync {
         None
     }
 }
-
-/// A Lua script. All scripts open with the same text (`operation.lua`): the clock and idempotency.
-#[derive(Clone, Copy, Debug)]
-pub struct Script {
-    /// Its name in logs and metrics: `limit/check`.
-    pub name: &'static str,
-    /// The whole text.
-    pub text: &'static str,
-}
-
-/// The script of an operation, by its path under `src/`: the common opening, what it shares with
-/// others, and its own text.
-macro_rules! script {
-    // It frees more than it takes: it may run when the store is full.
-    (frees $name:literal $(, $shared:literal)*) => {
-        $crate::operation::script!("#!lua flags=allow-oom\n"; $name $(, $shared)*)
-    };
-    ($name:literal $(, $shared:literal)*) => {
-        $crate::operation::script!("#!lua\n"; $name $(, $shared)*)
-    };
-    ($flags:literal; $name:literal $(, $shared:literal)*) => {
-        $crate::operation::Script {
-            name: $name,
-            text: concat!(
-                $flags,
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/operation.lua")),
-                $(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $shared, ".lua")),)*
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/", $name, ".lua")),
-            ),
-        }
-    };
-}
-pub(crate) use script;
-
-/// Every script there is, so that a runner can prepare them.
-pub const SCRIPTS: &[Script] = &[
-    <crate::limit::Check>::SCRIPT,
-    crate::limit::Lease::SCRIPT,
-    crate::limit::Reset::SCRIPT,
-    crate::limit::Reserve::SCRIPT,
-    crate::limit::Settle::SCRIPT,
-    crate::queue::push::Push::SCRIPT,
-    crate::queue::Claim::SCRIPT,
-    crate::queue::Settle::SCRIPT,
-    crate::queue::Edit::SCRIPT,
-    crate::queue::List::SCRIPT,
-    crate::queue::Stats::SCRIPT,
-    crate::queue::Staff::SCRIPT,
-    crate::queue::Look::SCRIPT,
-    crate::queue::Roll::SCRIPT,
-    crate::queue::Fetch::SCRIPT,
-    crate::pick::Take::SCRIPT,
-    crate::pick::Settle::SCRIPT,
-    crate::pick::About::SCRIPT,
-    crate::event::ReadEvents::SCRIPT,
-    crate::realm::Apply::SCRIPT,
-    crate::realm::ReadLedger::SCRIPT,
-    crate::realm::ReadBoard::SCRIPT,
-    crate::realm::ReadDue::SCRIPT,
-];
 
 /// One operation's part of a script call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The Redis engine: every operation is one script call, one round trip, one slot.
+//! The Redis engine: every operation is one call of a function, one round trip, one slot.
 //!
 //! One runner serves a single node, Sentinel and Cluster. Commands are pipelined over few
 //! connections; one that waits for replicas has another for itself meanwhile. The link is watched by a task of its own: it connects when the store appears, and
@@ -17,12 +17,14 @@ mod link;
 mod wake;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
 use hashbrown::HashMap;
-use hermod_core::{Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, once, once::Returned};
+use hermod_core::{
+    Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, once, once::Returned, script::SCRIPTS,
+};
 
 use crate::clock::Clock;
 use crate::error::{EngineError, OpenError};
@@ -33,8 +35,9 @@ use link::Link;
 pub(crate) use wake::Follower;
 use wake::Wakes;
 
-/// The script that does nothing: what a call costs at the least.
-const NOTHING: Script = Script { name: "nothing", text: "#!lua\nreturn '1'" };
+/// A script that does nothing: what a call costs at the least.
+const NOTHING: &str = "#!lua\nreturn '1'";
+static TRIVIAL: LazyLock<::redis::Script> = LazyLock::new(|| ::redis::Script::new(NOTHING));
 
 /// So often an operation is asked again with the store's time. Twice is enough unless its clock jumps.
 const ASK_AGAIN_MAX: usize = 4;
@@ -72,8 +75,8 @@ struct Inner {
     options: Options,
     link: Link,
     wakes: Wakes,
-    /// SHA-1 of each script, by name.
-    hashes: HashMap<&'static str, String>,
+    /// What each script is called on the store, by name.
+    functions: HashMap<&'static str, String>,
     /// The operations that wait for a call, by script; none on a Cluster.
     batches: HashMap<&'static str, Arc<Batch>>,
 }
@@ -83,13 +86,12 @@ impl Redis {
     /// error: the engine becomes ready when it appears.
     pub async fn open(options: Options) -> Result<Redis, OpenError> {
         let link = Link::open(&options).await?;
-        let hash = |script: &Script| (script.name, ::redis::Script::new(script.text).get_hash().to_owned());
-        let hashes = hermod_core::operation::SCRIPTS.iter().chain([&NOTHING]).map(hash).collect();
+        let functions = SCRIPTS.iter().map(|script| (script.name, script.function())).collect();
         let batch = |script: &Script| (script.name, Arc::new(Batch::new(*script)));
         let is_cluster = options.address.is_cluster();
-        let batches = hermod_core::operation::SCRIPTS.iter().filter(|_| !is_cluster).map(batch).collect();
+        let batches = SCRIPTS.iter().filter(|_| !is_cluster).map(batch).collect();
         let wakes = Wakes::new(&options);
-        Ok(Redis { inner: Arc::new(Inner { options, link, wakes, hashes, batches }) })
+        Ok(Redis { inner: Arc::new(Inner { options, link, wakes, functions, batches }) })
     }
 
     /// How many partitions there are.
@@ -143,7 +145,7 @@ impl Redis {
             return EngineError::caused("the connection failed", fault);
         }
         // A fault of ours, not the store's: it must not pass for an outage.
-        if matches!(fault.kind(), ErrorKind::Server(ServerErrorKind::ResponseError)) && fault.to_string().contains("user_script") {
+        if matches!(fault.kind(), ErrorKind::Server(ServerErrorKind::ResponseError)) && fault.to_string().contains("user_function") {
             tracing::error!(script = script.name, error = %fault, "a script failed");
             return EngineError::Script(Arc::new(fault));
         }
@@ -152,9 +154,15 @@ impl Redis {
 
     /// Runs a script that does nothing. For benchmarks: what a call costs at the least.
     pub async fn trivial(&self, place: &Place) -> Result<(), EngineError> {
-        let mut call = ScriptCall::default();
-        call.keys.push(format!("hm:{{{place}}}:nothing"));
-        self.inner.call_one(&NOTHING, call, 0).await.map(|_| ()).map_err(|fault| self.explain(&NOTHING, fault))
+        let fault = |e: RedisError| EngineError::caused("the store could not answer", e);
+        let eval = |verb: &str, script: &str| cmd(verb).arg(script).arg(1).arg(format!("hm:{{{place}}}:nothing")).clone();
+        let hash = TRIVIAL.get_hash();
+        match self.inner.link.connection()?.next().send(&eval("EVALSHA", hash)).await {
+            Err(missing) if missing.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.inner.link.connection()?.next().send(&eval("EVAL", NOTHING)).await.map(|_| ()).map_err(fault)
+            }
+            sent => sent.map(|_| ()).map_err(fault),
+        }
     }
 
     /// Every key and value of a space; of a hash every field, of a set every member. For tests: it walks all
@@ -216,31 +224,33 @@ impl Inner {
 
     /// Sends operations in one call; one reply each.
     async fn call(&self, script: &Script, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
-        let hash = self.hashes.get(script.name).expect("every script is listed in SCRIPTS");
-        let now = self.options.clock.given();
-        let (replies, durability) = match self.send(eval("EVALSHA", hash, now, calls), calls, replicas).await {
-            // This node has not seen the script: sending the text runs and keeps it there.
-            Err(fault) if fault.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.send(eval("EVAL", script.text, now, calls), calls, replicas).await?
+        let function = self.functions.get(script.name).expect("every script is listed in SCRIPTS");
+        let command = fcall(function, self.options.clock.given(), calls);
+        let (replies, durability) = match self.send(&command, calls, replicas).await {
+            // Somebody emptied the store, or a node is new to its cluster.
+            Err(fault) if fitness::is_unknown_function(&fault) => {
+                let lanes = self.link.connection().map_err(|_| not_connected())?;
+                fitness::load(&mut lanes.next(), key_of(calls)).await?;
+                self.send(&command, calls, replicas).await?
             }
             sent => sent?,
         };
         if replies.len() == calls.len() { Ok((replies, durability)) } else { Err(bad_reply()) }
     }
 
-    async fn send(&self, command: Cmd, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
+    async fn send(&self, command: &Cmd, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
         let lanes = self.link.connection().map_err(|_| not_connected())?;
-        let key = calls.first().and_then(|call| call.keys.first()).map_or("", String::as_str);
-        // A quarter of the time to get at a lane, one to wait, one to wait again where the script was missing, one in reserve.
+        let key = key_of(calls);
+        // A quarter of the time to get at a lane, one to wait, one to wait again where the functions were missing, one in reserve.
         let quarter = self.options.timeout / 4;
         let lane = if replicas > 0 { lanes.durable(key, quarter).await } else { None };
         // Whoever finds the lane taken by those who wait in vain does not, and says so.
         let Some(mut lane) = lane else {
-            let reply = lanes.next().send(&command).await?;
+            let reply = lanes.next().send(command).await?;
             return Ok((replies_of(reply)?, Durability::Memory));
         };
         let mut pipeline = Pipeline::new();
-        pipeline.add_command(command);
+        pipeline.add_command(command.clone());
         // At least 1, as WAIT takes 0 for ever.
         pipeline.cmd("WAIT").arg(replicas).arg(u64::try_from(quarter.as_millis()).unwrap_or(u64::MAX).max(1));
         let mut values = lane.send_all(pipeline, key).await?.into_iter();
@@ -254,9 +264,14 @@ impl Inner {
     }
 }
 
-fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
-    let mut command = cmd(verb);
-    command.arg(script).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
+/// A key of these operations, all of which are in one slot.
+fn key_of(calls: &[ScriptCall]) -> &str {
+    calls.first().and_then(|call| call.keys.first()).map_or("", String::as_str)
+}
+
+fn fcall(function: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
+    let mut command = cmd("FCALL");
+    command.arg(function).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
     let onces = calls.iter().filter_map(ScriptCall::once_key);
     for key in onces.clone().chain(calls.iter().flat_map(ScriptCall::own_keys)) {
         command.arg(key);
@@ -287,7 +302,6 @@ fn eval(verb: &str, script: &str, now: Option<Micros>, calls: &[ScriptCall]) -> 
 /// The script's time, then one reply for each operation.
 fn replies_of(value: Value) -> Result<Vec<Reply>, RedisError> {
     match value {
-        Value::BulkString(bytes) => Ok(vec![Reply::new(bytes)]),
         Value::Array(items) => {
             let mut items = items.into_iter().map(|item| match item {
                 Value::BulkString(bytes) => Ok(bytes),

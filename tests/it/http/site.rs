@@ -29,6 +29,7 @@ const FOREIGN: [&str; 20] = [
     "INSERT",
     "sqlite",
     "EVALSHA",
+    "FCALL",
     "redis",
     "axum",
     "Error(",

@@ -1,4 +1,4 @@
-//! `SCRIPT FLUSH` on a running store: nobody notices.
+//! `FUNCTION FLUSH` on a running store: nobody notices.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use hermod_tests::until;
 use super::charger::Charger;
 use super::load::{Load, charge, subjects};
 
-/// So often the scripts are thrown away.
+/// So often the functions are thrown away.
 const FLUSHES: u64 = 25;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn script_flush_is_not_noticed_on_a_single_node() -> Result<()> {
+async fn function_flush_is_not_noticed_on_a_single_node() -> Result<()> {
     let redis = Redis::start()?;
     flush_under_load(&redis.url(), &[redis.url()]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn script_flush_is_not_noticed_on_a_cluster() -> Result<()> {
+async fn function_flush_is_not_noticed_on_a_cluster() -> Result<()> {
     let cluster = Cluster::shared()?;
     flush_under_load(&cluster.url(), &cluster.node_urls()).await
 }
@@ -47,7 +47,7 @@ async fn flush_under_load(url: &str, nodes: &[String]) -> Result<()> {
     for _ in 0..FLUSHES {
         let (before, waited) = (load.answered(), waiting.answered());
         for connection in &mut connections {
-            redis::cmd("SCRIPT").arg("FLUSH").query::<()>(connection)?;
+            redis::cmd("FUNCTION").arg("FLUSH").query::<()>(connection)?;
         }
         until(Duration::from_secs(10), "answers after a flush", || load.answered() >= before + 8 && waiting.answered() > waited)?;
     }

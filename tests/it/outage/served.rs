@@ -108,7 +108,7 @@ impl Told {
         ensure!(self.content_type == "application/problem+json", "{self:?}");
         ensure!(self.retry_after.as_deref().is_some_and(|after| after.parse::<u32>().is_ok_and(|s| s >= 1)), "{self:?}");
         ensure!(body["retryable"] == true && body["detail"].as_str().is_some_and(|text| !text.is_empty()), "{self:?}");
-        let inner = ["redis", "postgres", "sqlx", "refused", "os error", "127.0.0.1", "timed out", "oom", "evalsha", "pool"];
+        let inner = ["redis", "postgres", "sqlx", "refused", "os error", "127.0.0.1", "timed out", "oom", "evalsha", "fcall", "pool"];
         let text = self.text.to_lowercase();
         ensure!(!inner.iter().any(|word| text.contains(word)), "it tells what stands behind: {}", self.text);
         Ok(())

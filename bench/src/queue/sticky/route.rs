@@ -260,7 +260,7 @@ impl Sticky {
 /// What scripts cost Redis: how many calls of its commands they make, and how long they take with them.
 fn say_scripts(store: &server::Redis, routed: usize) -> Result<()> {
     let info: String = store.ask(&["INFO", "commandstats"])?;
-    let scripts = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).context("scripts were run")?;
+    let scripts = info.lines().find_map(|line| line.strip_prefix("cmdstat_fcall:")).context("scripts were run")?;
     println!("  hermod's scripts, for {routed} messages: {scripts}");
     Ok(())
 }

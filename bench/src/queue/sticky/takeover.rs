@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hermod_core::operation::SCRIPTS;
+use hermod_core::script::SCRIPTS;
 use hermod_tests::server::Redis;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -155,8 +155,7 @@ struct Slow {
 }
 
 fn say_slow(store: &Redis) -> Result<()> {
-    let name = |script: &hermod_core::Script| (redis::Script::new(script.text).get_hash().to_owned(), script.name);
-    let names: BTreeMap<String, &str> = SCRIPTS.iter().map(name).collect();
+    let names: BTreeMap<String, &str> = SCRIPTS.iter().map(|script| (script.function(), script.name)).collect();
     let noted: Vec<Noted> = store.ask(&["SLOWLOG", "GET", "-1"])?;
     let mut by: BTreeMap<String, Slow> = BTreeMap::new();
     for (_, _, us, words, _, _) in noted {
@@ -172,6 +171,6 @@ fn say_slow(store: &Redis) -> Result<()> {
     let word = if most <= SCRIPT_MAX_US { "reached" } else { "NOT reached" };
     println!("  the longest of all {most} us, wanted at most {SCRIPT_MAX_US} us: {word}");
     let info: String = store.ask(&["INFO", "commandstats"])?;
-    info.lines().filter(|line| line.starts_with("cmdstat_evalsha:")).for_each(|line| println!("  {line}"));
+    info.lines().filter(|line| line.starts_with("cmdstat_fcall:")).for_each(|line| println!("  {line}"));
     Ok(())
 }

@@ -6,7 +6,7 @@ local function number_of(entry)
   return tonumber(sub(entry[1], 3))
 end
 
-return drive(function(first_key, at)
+define('event_read', function(first_key, at)
   local after, limit = unpack_ints('<I8I2', given, at)
   local events = KEYS[first_key]
   local newest = call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1]
@@ -21,5 +21,5 @@ return drive(function(first_key, at)
       reply[#reply + 1] = event
     end
   end
-  return table.concat(reply)
-end)
+  return concat(reply)
+end, { frees = true })

@@ -4,9 +4,10 @@ use super::READ_MAX;
 use super::log::Event;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// What happened in a partition after an event?
@@ -49,7 +50,7 @@ impl Recorded {
 impl Operation for ReadEvents {
     type Answer = Recorded;
 
-    const SCRIPT: Script = script!(frees "event/read");
+    const SCRIPT: Script = Script { name: "event/read" };
 
     fn place(&self) -> &Place {
         &self.place

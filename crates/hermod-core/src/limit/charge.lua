@@ -3,7 +3,6 @@
 -- ARGV    none of its own: the rules are limit/meter.lua's
 -- REPLY   the head of every rule's record: charged, or done as was asked; if a rule that enforces refused, as
 --         they are, and nothing was changed
-local concat, unpack = table.concat, unpack
 -- What is to be written: rule, record, and so on; and what is shown. Used again by every operation of the call.
 local writes, shown = {}, {}
 

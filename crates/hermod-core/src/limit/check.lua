@@ -4,7 +4,7 @@
 -- REPLY   the head of every rule's record: charged, or done as was asked; if a rule that enforces refused, as
 --         they are, and nothing was changed. What is kept for an idempotency key is 'a' <I8 now> and the same
 -- What was given last, for all operations that differ in their keys only.
-local given_at, act, cost, rules, ids, count = 0, nil, nil, nil, nil, nil
+local given_at, act, cost, rules, ids, count
 -- Under any rules: all are tested before one is charged.
 local function check_all(key, stored, keep)
   local reply, last, latest, before = test(act, cost, rules, stored)
@@ -18,6 +18,11 @@ end
 -- Where nothing is owed any more, as most find it who come back after a while, all operations that differ in their keys only come to
 -- the same, and it is made once for them: the reply, and what is written. `before` is when the last record ended.
 local none, fresh, fresh_reply, fresh_last, fresh_till = {}, {}, nil, nil, nil
+local function begin()
+  read_rules()
+  given_at, fresh_reply = 0, nil
+end
+
 local function check_afresh(key, before, keep)
   if not fresh_reply then
     fresh_reply, fresh_last, fresh_till = test(act, cost, rules, none)
@@ -68,7 +73,7 @@ local function check_few(key, keep)
   return reply
 end
 
-return drive(function(first_key, at, shared, keep)
+define('limit_check', function(first_key, at, shared, keep)
   if at ~= given_at then
     act, cost = unpack_ints('<BI8', given, at)
     given_at, rules, fresh_reply = at, known[shared], nil
@@ -99,4 +104,4 @@ return drive(function(first_key, at, shared, keep)
     if keep then keep('a' .. pack_ints('<I8', now) .. head) end
   end
   return head
-end)
+end, { begin = begin })

@@ -13,9 +13,10 @@ use crate::limit::limited::{Limited, Rules};
 use crate::limit::meter::{Act, Retry, Ruled};
 use crate::limit::rule::Mode;
 use crate::limit::tally::{Head, Tally};
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::{Place, Placed};
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// May `subject` take `cost` now? If every rule admits it, it is taken.
@@ -100,7 +101,7 @@ where
 {
     type Answer = Checked;
 
-    const SCRIPT: Script = script!("limit/check", "limit/meter", "limit/charge");
+    const SCRIPT: Script = Script { name: "limit/check" };
 
     fn place(&self) -> &Place {
         self.place.place()

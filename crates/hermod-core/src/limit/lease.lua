@@ -10,7 +10,7 @@ local function pack_grip(till, ttl, ttl_max, rule, id)
   return pack_ints('<I8I8I8B', till, ttl, ttl_max, #rule) .. rule .. pack_ints('<I2', #id) .. id
 end
 
-return drive(function(first_key, at, _, keep)
+define('limit_lease', function(first_key, at, _, keep)
   local key = KEYS[first_key]
   local act, ttl, ttl_max, id, count
   act, ttl, ttl_max, id, count, at = unpack_ints('<BI8I8I2c0I2', given, at)
@@ -97,7 +97,7 @@ return drive(function(first_key, at, _, keep)
   if #packed == 0 then
     call('DEL', key)
   else
-    call('SET', key, table.concat(packed), 'PX', format('%d', ceil((latest - now) / 1000) + slack_ms))
+    call('SET', key, concat(packed), 'PX', format('%d', ceil((latest - now) / 1000) + slack_ms))
   end
   local reply = word .. pack_ints('<I8I8', now, earliest) .. taken
   if keep then keep(reply) end

@@ -10,9 +10,10 @@ use crate::key;
 use crate::limit::index::no_rules;
 use crate::limit::limited::{Limited, Rules, take_text, write_text};
 use crate::limit::meter::Meter;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State, Value};
 
 /// The longest lease id, in bytes.
@@ -137,7 +138,7 @@ impl Lease {
 impl Operation for Lease {
     type Answer = Leased;
 
-    const SCRIPT: Script = script!("limit/lease");
+    const SCRIPT: Script = Script { name: "limit/lease" };
 
     fn place(&self) -> &Place {
         &self.place

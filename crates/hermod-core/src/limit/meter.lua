@@ -18,21 +18,6 @@ local function ruled(kind, shadow, p1, p2, p3, p4, p5)
   return { kind, shadow, p1, p2, p3, p4, p5, (now - now % p4) / p4, most * p2, (most + p3) * p2 }
 end
 
--- Rules by what is shared: they are read once for all operations of the call.
--- Where none are given they stand in records, and can be of any kind.
-local known, only_buckets = { [0] = { ids = {} } }, #ARGV > 2
-for shared = 1, #ARGV - 2 do
-  local ids, bytes, at = {}, ARGV[shared + 2], 1
-  local rules, size = { ids = ids }, #bytes
-  while at <= size do
-    local id, kind, shadow, p1, p2, p3, p4, p5
-    id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<Bc0BBI8I8I8I8I8', bytes, at)
-    rules[#rules + 1], ids[#ids + 1] = ruled(kind, shadow, p1, p2, p3, p4, p5), id
-    if kind ~= BUCKET then only_buckets = false end
-  end
-  known[shared] = rules
-end
-
 -- Whole tokens used, for a meter of another kind.
 local function tokens(kind, amount, unit)
   if kind == BUCKET then return ceil(amount / unit) end
@@ -108,217 +93,235 @@ local function bucket(act, cost, stored, rule)
   return pack_ints(HEAD, BUCKET + refused, debt, period, time * tick, till), refused, till, ends
 end
 
+-- What becomes of a plain count, and whether the cost did not fit.
+local function act_on(act, count, cost, limit)
+  if act <= PEEK then
+    if cost > limit or count > limit - cost then return count, REFUSED end
+    if act == CHECK then return count + cost, 0 end
+    return count, 0
+  end
+  if act >= REFUND then
+    if cost > count then return 0, 0 end
+    return count - cost, 0
+  end
+  local more = 2 * limit - count
+  if more < 0 then more = 0 end
+  if cost < more then more = cost end
+  return count + more, 0
+end
+
+local function window(act, cost, stored, limit, start, turn, next_turn)
+  local count, ts, refused, ends = 0, now, 0, 0
+  if stored then
+    local kind, amount, unit, old_ts
+    kind, amount, unit, old_ts, ends = unpack_ints(HEAD, stored)
+    -- What was charged in a window after the next is from a future that was never real.
+    if ends > now and old_ts < next_turn then
+      if old_ts >= turn then start, turn = turn, next_turn end
+      if old_ts >= start then
+        count = tokens(kind, amount, unit)
+        if old_ts > ts then ts = old_ts end
+      end
+    end
+  end
+  count, refused = act_on(act, count, cost, limit)
+  local till = now
+  if count > 0 then till = turn end
+  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  return pack_ints(HEAD, WINDOW + refused, count, 1, ts, till), refused, till, ends
+end
+
+local function sliding(act, cost, stored, limit, period, width)
+  local used, marks, ends = 0, '', 0
+  if stored then
+    local kind, amount, unit, ts
+    kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
+    if ends > now and ts <= now + period + width then
+      if kind == SLIDING then
+        local at, size = HEAD_SIZE + 1, #stored
+        used = amount
+        while at <= size do
+          local last, count = unpack_ints(MARK, stored, at)
+          if last + period > now then break end
+          used, at = used - count, at + 16
+        end
+        marks = sub(stored, at)
+      else
+        local count = tokens(kind, amount, unit)
+        if count > 0 and ts + period > now then used, marks = count, pack_ints(MARK, ts, count) end
+      end
+    end
+  end
+  local refused, unit = 0, 1
+  if act <= PEEK and (cost > limit or used > limit - cost) then
+    refused = REFUSED
+    if cost <= limit then
+      -- The mark with which so many have left that it fits.
+      local short, at = used + cost - limit, 1
+      while true do
+        local last, count = unpack_ints(MARK, marks, at)
+        if count >= short then
+          unit = last + period
+          break
+        end
+        short, at = short - count, at + 16
+      end
+    end
+  elseif act == REFUND then
+    -- The oldest first: what remains counts no shorter than it would have.
+    local rest, at, size = cost, 1, #marks
+    while at <= size do
+      local last, count = unpack_ints(MARK, marks, at)
+      if count > rest then
+        marks = pack_ints(MARK, last, count - rest) .. sub(marks, at + 16)
+        used, rest, at = used - rest, 0, nil
+        break
+      end
+      used, rest, at = used - count, rest - count, at + 16
+    end
+    if at then marks = sub(marks, at) end
+  elseif act == UNDO then
+    -- The newest first: those that were charged a moment ago.
+    local rest, size = cost, #marks
+    while size > 0 do
+      local last, count = unpack_ints(MARK, marks, size - 15)
+      size = size - 16
+      if count > rest then
+        marks = sub(marks, 1, size) .. pack_ints(MARK, last, count - rest)
+        used, size = used - rest, nil
+        break
+      end
+      used, rest = used - count, rest - count
+      if rest == 0 then break end
+    end
+    if size then marks = sub(marks, 1, size) end
+  elseif act ~= PEEK then
+    local added = cost
+    if act == FORCE then
+      local more = 2 * limit - used
+      if more < 0 then more = 0 end
+      if more < added then added = more end
+    end
+    if added > 0 then
+      local last, size = now - now % width + width - 1, #marks
+      local newest, count = 0, 0
+      if size > 0 then newest, count = unpack_ints(MARK, marks, size - 15) end
+      if newest >= last then
+        marks = sub(marks, 1, size - 16) .. pack_ints(MARK, newest, count + added)
+      else
+        marks = marks .. pack_ints(MARK, last, added)
+      end
+      used = used + added
+    end
+  end
+  local till, ts, size = now, now, #marks
+  if size > 0 then
+    ts = unpack_ints('<I8', marks, size - 15)
+    till = ts + period
+  end
+  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  return pack_ints(HEAD, SLIDING + refused, used, unit, ts, till) .. marks, refused, till, ends
+end
+
+local function estimate(act, cost, stored, limit, period, tick)
+  local this, last, time, ends = 0, 0, (now - now % tick) / tick, 0
+  if stored then
+    local kind, amount, unit, ts
+    kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
+    local old_time = ceil(ts / tick)
+    -- From further ahead than a whole period: a future that was never real.
+    if ends > now and old_time <= time + period then
+      if old_time > time then time = old_time end
+      local old_this, old_last = amount, unit
+      if kind ~= ESTIMATE then old_this, old_last = tokens(kind, amount, unit), 0 end
+      if old_this > 2 * limit then old_this = 2 * limit end
+      if old_last > 2 * limit then old_last = 2 * limit end
+      local turns = ((time - time % period) - (old_time - old_time % period)) / period
+      if turns == 0 then
+        this, last = old_this, old_last
+      elseif turns == 1 then
+        last = old_this
+      end
+    end
+  end
+  local used = this + ceil(last * (period - time % period) / period)
+  local refused = 0
+  if act <= PEEK then
+    if cost > limit or used > limit - cost then
+      refused = REFUSED
+    elseif act == CHECK then
+      this = this + cost
+    end
+  elseif act == FORCE then
+    this = act_on(FORCE, this, cost, limit)
+  else
+    local rest = cost - this
+    if rest > 0 then
+      this = 0
+      if rest > last then last = 0 else last = last - rest end
+    else
+      this = this - cost
+    end
+  end
+  local turn, till = time - time % period, now
+  if this > 0 then
+    till = (turn + 2 * period) * tick
+  elseif last > 0 then
+    till = (turn + period) * tick
+  end
+  if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
+  return pack_ints(HEAD, ESTIMATE + refused, this, last, time * tick, till), refused, till, ends
+end
+
 -- Brings a record to now and acts on it: the record afterwards, whether it refused (0: not), when the
 -- record ends, and when it ended before (0: there was none). Nothing, if what was given is about
 -- another time. A record that is not written anew ends when it says, also where it would last longer.
-local meter = bucket
--- The other kinds are made only for a call that has one: most have none.
-if not only_buckets then
-  -- What becomes of a plain count, and whether the cost did not fit.
-  local function act_on(act, count, cost, limit)
-    if act <= PEEK then
-      if cost > limit or count > limit - cost then return count, REFUSED end
-      if act == CHECK then return count + cost, 0 end
-      return count, 0
-    end
-    if act >= REFUND then
-      if cost > count then return 0, 0 end
-      return count - cost, 0
-    end
-    local more = 2 * limit - count
-    if more < 0 then more = 0 end
-    if cost < more then more = cost end
-    return count + more, 0
+local function any_kind(act, cost, stored, rule)
+  local kind, p1, p2, p3, p4 = rule[1], rule[3], rule[4], rule[5], rule[6]
+  if kind == BUCKET then return bucket(act, cost, stored, rule) end
+  if kind == SLIDING then return sliding(act, cost, stored, p1, p2, p3) end
+  if kind == WINDOW then
+    local start = now - now % p2
+    return window(act, cost, stored, p1, start, start + p2, start + 2 * p2)
   end
+  if kind == CALENDAR then
+    if now < p2 or now >= p3 then return nil end
+    return window(act, cost, stored, p1, p2, p3, p4)
+  end
+  if kind == ESTIMATE then return estimate(act, cost, stored, p1, p2, p3) end
+  -- A ban: nothing is counted, and nothing is written.
+  local refused = 0
+  if act <= FORCE then refused = REFUSED end
+  return pack_ints(HEAD, BLOCK + refused, 0, 1, now, now), refused, now, 0
+end
 
-  local function window(act, cost, stored, limit, start, turn, next_turn)
-    local count, ts, refused, ends = 0, now, 0, 0
-    if stored then
-      local kind, amount, unit, old_ts
-      kind, amount, unit, old_ts, ends = unpack_ints(HEAD, stored)
-      -- What was charged in a window after the next is from a future that was never real.
-      if ends > now and old_ts < next_turn then
-        if old_ts >= turn then start, turn = turn, next_turn end
-        if old_ts >= start then
-          count = tokens(kind, amount, unit)
-          if old_ts > ts then ts = old_ts end
-        end
-      end
-    end
-    count, refused = act_on(act, count, cost, limit)
-    local till = now
-    if count > 0 then till = turn end
-    if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
-    return pack_ints(HEAD, WINDOW + refused, count, 1, ts, till), refused, till, ends
-  end
+-- The same for the rules of the call: any_kind, or bucket where all are of that kind, as mostly.
+local meter
+-- Rules by what is shared: they are read once for all operations of the call.
+local known, only_buckets
+local no_rules = { ids = {} }
 
-  local function sliding(act, cost, stored, limit, period, width)
-    local used, marks, ends = 0, '', 0
-    if stored then
-      local kind, amount, unit, ts
-      kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
-      if ends > now and ts <= now + period + width then
-        if kind == SLIDING then
-          local at, size = HEAD_SIZE + 1, #stored
-          used = amount
-          while at <= size do
-            local last, count = unpack_ints(MARK, stored, at)
-            if last + period > now then break end
-            used, at = used - count, at + 16
-          end
-          marks = sub(stored, at)
-        else
-          local count = tokens(kind, amount, unit)
-          if count > 0 and ts + period > now then used, marks = count, pack_ints(MARK, ts, count) end
-        end
-      end
+-- Reads the rules of the call. Where none are given they stand in records, and can be of any kind.
+local function read_rules()
+  known, only_buckets = { [0] = no_rules }, #ARGV > 2
+  for shared = 1, #ARGV - 2 do
+    local ids, bytes, at = {}, ARGV[shared + 2], 1
+    local rules, size = { ids = ids }, #bytes
+    while at <= size do
+      local id, kind, shadow, p1, p2, p3, p4, p5
+      id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<Bc0BBI8I8I8I8I8', bytes, at)
+      rules[#rules + 1], ids[#ids + 1] = ruled(kind, shadow, p1, p2, p3, p4, p5), id
+      if kind ~= BUCKET then only_buckets = false end
     end
-    local refused, unit = 0, 1
-    if act <= PEEK and (cost > limit or used > limit - cost) then
-      refused = REFUSED
-      if cost <= limit then
-        -- The mark with which so many have left that it fits.
-        local short, at = used + cost - limit, 1
-        while true do
-          local last, count = unpack_ints(MARK, marks, at)
-          if count >= short then
-            unit = last + period
-            break
-          end
-          short, at = short - count, at + 16
-        end
-      end
-    elseif act == REFUND then
-      -- The oldest first: what remains counts no shorter than it would have.
-      local rest, at, size = cost, 1, #marks
-      while at <= size do
-        local last, count = unpack_ints(MARK, marks, at)
-        if count > rest then
-          marks = pack_ints(MARK, last, count - rest) .. sub(marks, at + 16)
-          used, rest, at = used - rest, 0, nil
-          break
-        end
-        used, rest, at = used - count, rest - count, at + 16
-      end
-      if at then marks = sub(marks, at) end
-    elseif act == UNDO then
-      -- The newest first: those that were charged a moment ago.
-      local rest, size = cost, #marks
-      while size > 0 do
-        local last, count = unpack_ints(MARK, marks, size - 15)
-        size = size - 16
-        if count > rest then
-          marks = sub(marks, 1, size) .. pack_ints(MARK, last, count - rest)
-          used, size = used - rest, nil
-          break
-        end
-        used, rest = used - count, rest - count
-        if rest == 0 then break end
-      end
-      if size then marks = sub(marks, 1, size) end
-    elseif act ~= PEEK then
-      local added = cost
-      if act == FORCE then
-        local more = 2 * limit - used
-        if more < 0 then more = 0 end
-        if more < added then added = more end
-      end
-      if added > 0 then
-        local last, size = now - now % width + width - 1, #marks
-        local newest, count = 0, 0
-        if size > 0 then newest, count = unpack_ints(MARK, marks, size - 15) end
-        if newest >= last then
-          marks = sub(marks, 1, size - 16) .. pack_ints(MARK, newest, count + added)
-        else
-          marks = marks .. pack_ints(MARK, last, added)
-        end
-        used = used + added
-      end
-    end
-    local till, ts, size = now, now, #marks
-    if size > 0 then
-      ts = unpack_ints('<I8', marks, size - 15)
-      till = ts + period
-    end
-    if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
-    return pack_ints(HEAD, SLIDING + refused, used, unit, ts, till) .. marks, refused, till, ends
+    known[shared] = rules
   end
-
-  local function estimate(act, cost, stored, limit, period, tick)
-    local this, last, time, ends = 0, 0, (now - now % tick) / tick, 0
-    if stored then
-      local kind, amount, unit, ts
-      kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
-      local old_time = ceil(ts / tick)
-      -- From further ahead than a whole period: a future that was never real.
-      if ends > now and old_time <= time + period then
-        if old_time > time then time = old_time end
-        local old_this, old_last = amount, unit
-        if kind ~= ESTIMATE then old_this, old_last = tokens(kind, amount, unit), 0 end
-        if old_this > 2 * limit then old_this = 2 * limit end
-        if old_last > 2 * limit then old_last = 2 * limit end
-        local turns = ((time - time % period) - (old_time - old_time % period)) / period
-        if turns == 0 then
-          this, last = old_this, old_last
-        elseif turns == 1 then
-          last = old_this
-        end
-      end
-    end
-    local used = this + ceil(last * (period - time % period) / period)
-    local refused = 0
-    if act <= PEEK then
-      if cost > limit or used > limit - cost then
-        refused = REFUSED
-      elseif act == CHECK then
-        this = this + cost
-      end
-    elseif act == FORCE then
-      this = act_on(FORCE, this, cost, limit)
-    else
-      local rest = cost - this
-      if rest > 0 then
-        this = 0
-        if rest > last then last = 0 else last = last - rest end
-      else
-        this = this - cost
-      end
-    end
-    local turn, till = time - time % period, now
-    if this > 0 then
-      till = (turn + 2 * period) * tick
-    elseif last > 0 then
-      till = (turn + period) * tick
-    end
-    if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
-    return pack_ints(HEAD, ESTIMATE + refused, this, last, time * tick, till), refused, till, ends
-  end
-
-  meter = function(act, cost, stored, rule)
-    local kind, p1, p2, p3, p4 = rule[1], rule[3], rule[4], rule[5], rule[6]
-    if kind == BUCKET then return bucket(act, cost, stored, rule) end
-    if kind == SLIDING then return sliding(act, cost, stored, p1, p2, p3) end
-    if kind == WINDOW then
-      local start = now - now % p2
-      return window(act, cost, stored, p1, start, start + p2, start + 2 * p2)
-    end
-    if kind == CALENDAR then
-      if now < p2 or now >= p3 then return nil end
-      return window(act, cost, stored, p1, p2, p3, p4)
-    end
-    if kind == ESTIMATE then return estimate(act, cost, stored, p1, p2, p3) end
-    -- A ban: nothing is counted, and nothing is written.
-    local refused = 0
-    if act <= FORCE then refused = REFUSED end
-    return pack_ints(HEAD, BLOCK + refused, 0, 1, now, now), refused, now, 0
-  end
+  meter = only_buckets and bucket or any_kind
 end
 
 -- Puts off when a subject's records may be collected, for the one that ends last, at `till`, and ended at `ends`
 -- before (0: there was none). Seldom: callers do it only when its end passes into another span of
 -- `slack_us`, and then it is put off until well after that span. Never brought forward: another record
 -- of the subject may last longer.
-local slack_us = slack_ms * 1000
 local function put_off(key, till, ends)
   local ttl = format('%d', ceil((till - now) / 1000) + 2 * slack_ms)
   if ends > 0 or call('PEXPIRE', key, ttl, 'NX') == 0 then call('PEXPIRE', key, ttl, 'GT') end

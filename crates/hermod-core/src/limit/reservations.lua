@@ -66,5 +66,5 @@ local function write_reservations(key, list)
       if one[6] > latest then latest = one[6] end
     end
   end
-  call('SET', key, table.concat(packed), 'PX', format('%d', ceil((latest - now) / 1000) + slack_ms))
+  call('SET', key, concat(packed), 'PX', format('%d', ceil((latest - now) / 1000) + slack_ms))
 end

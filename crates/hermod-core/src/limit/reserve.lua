@@ -5,7 +5,7 @@
 --         <I8 until when an expiry gives those back>; shared: the rules (limit/meter.lua)
 -- REPLY   that of limit/charge.lua | 'f' <I8 now>: too many are open; nothing was changed. What is kept for an
 --         idempotency key is 'a' <I8 now> and the former
-return drive(function(first_key, at, shared, keep)
+define('limit_reserve', function(first_key, at, shared, keep)
   local number, cost, ttl, flags, parts, refunds = unpack_ints('<c16I8I8Bc0I2c0I8', given, at)
   local key, reserve_key, rules = KEYS[first_key], KEYS[first_key + 1], known[shared]
   local list, open = reservations(reserve_key)
@@ -21,13 +21,13 @@ return drive(function(first_key, at, shared, keep)
     local id = rules.ids[i]
     if charged < last and writes[charged] == id then
       local kind, p1, p2, p3, p4, p5 = rules[i][1], rules[i][3], rules[i][4], rules[i][5], rules[i][6], rules[i][7]
-      local flag, ends = string.byte(flags, i), charge_ends(kind, p2, p3, unpack_ints('<I8', writes[charged + 1], ENDS))
+      local flag, ends = byte(flags, i), charge_ends(kind, p2, p3, unpack_ints('<I8', writes[charged + 1], ENDS))
       own[#own + 1] = pack_ints('<BB', flag, #id) .. id .. pack_ints('<BI8I8I8I8I8I8', kind, p1, p2, p3, p4, p5, ends)
       if flag % 2 == PART_REFUND and ends > refunds then refunds = ends end
       charged = charged + 2
     end
   end
-  parts = table.concat(own) .. parts
+  parts = concat(own) .. parts
   local expires = now + ttl
   local till = expires + KEEP_US
   if refunds > till then till = refunds end
@@ -36,4 +36,4 @@ return drive(function(first_key, at, shared, keep)
   write_reservations(reserve_key, list)
   if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   return reply
-end)
+end, { begin = read_rules })

@@ -10,9 +10,10 @@ use crate::limit::limited::Rules;
 use crate::limit::meter::Act;
 use crate::limit::reservation_id::ReservationId;
 use crate::limit::reservations::{Fate, OPEN_MAX, Part, Reservation};
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// The longest a reservation may be open.
@@ -57,7 +58,7 @@ impl Reserve {
 impl Operation for Reserve {
     type Answer = Reserved;
 
-    const SCRIPT: Script = script!("limit/reserve", "limit/meter", "limit/charge", "limit/reservations");
+    const SCRIPT: Script = Script { name: "limit/reserve" };
 
     fn place(&self) -> &Place {
         &self.place

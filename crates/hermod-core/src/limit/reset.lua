@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record
 -- ARGV    <I2 rules>, per rule <Bc0 id>
 -- REPLY   'a' <I8 how many records that meant something were forgotten>
-return drive(function(first_key, at, _, keep)
+define('limit_reset', function(first_key, at, _, keep)
   local key, count, forgotten = KEYS[first_key], nil, 0
   count, at = unpack_ints('<I2', given, at)
   local ids = {}

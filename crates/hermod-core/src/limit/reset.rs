@@ -4,9 +4,10 @@ use crate::id::Subject;
 use crate::int::Micros;
 use crate::key;
 use crate::limit::limited::{Rules, write_text};
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// Forgets what `subject` has used under these rules.
@@ -34,7 +35,7 @@ pub struct ResetAnswer {
 impl Operation for Reset {
     type Answer = ResetAnswer;
 
-    const SCRIPT: Script = script!("limit/reset");
+    const SCRIPT: Script = Script { name: "limit/reset" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -18,7 +18,7 @@ local function left_of(cost, ends, kind, limit, period, tick)
   return floor(ticks * limit / period)
 end
 
-return drive(function(first_key, at, _, keep)
+define('limit_settle', function(first_key, at, _, keep)
   local act, wanted, actual = unpack_ints('<Bc16I8', given, at)
   local key, reserve_key = KEYS[first_key], KEYS[first_key + 1]
   -- What expired is found again if it is lost: nobody waits for it.
@@ -102,7 +102,7 @@ return drive(function(first_key, at, _, keep)
     if till - till % slack_us > ends then put_off(key, till, ends) end
   end
   write_reservations(reserve_key, kept)
-  local reply = 's' .. pack_ints(REPLY, now, fate, estimate, charged, expired) .. table.concat(owed)
+  local reply = 's' .. pack_ints(REPLY, now, fate, estimate, charged, expired) .. concat(owed)
   if keep then keep(reply) end
   return reply
-end)
+end, { begin = read_rules })

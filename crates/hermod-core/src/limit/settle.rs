@@ -10,9 +10,10 @@ use crate::limit::limited::{Limited, write_text};
 use crate::limit::meter::{Act, Meter};
 use crate::limit::reservation_id::ReservationId;
 use crate::limit::reservations::{Fate, Reservation, Reservations, take_meter};
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// So many that have expired are settled at once: a script must not hold up the others for long.
@@ -77,7 +78,7 @@ impl Settle {
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = script!("limit/settle", "limit/meter", "limit/reservations");
+    const SCRIPT: Script = Script { name: "limit/settle" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -75,11 +75,11 @@ local function set_old(ordinal, is_old)
     chunk = string.rep('\0', 128)
   end
   local at, mask = (place - place % 8) / 8 + 1, 2 ^ (place % 8)
-  local byte = string.byte(chunk, at)
-  local is_set = floor(byte / mask) % 2 == 1
+  local bits = byte(chunk, at)
+  local is_set = floor(bits / mask) % 2 == 1
   if is_set == is_old then return end
-  if is_old then byte = byte + mask else byte = byte - mask end
-  chunk = sub(chunk, 1, at - 1) .. string.char(byte) .. sub(chunk, at + 1)
+  if is_old then bits = bits + mask else bits = bits - mask end
+  chunk = sub(chunk, 1, at - 1) .. string.char(bits) .. sub(chunk, at + 1)
   if not string.find(chunk, '[^%z]') then chunk = false end
   set_part(field, chunk)
 end
@@ -223,7 +223,7 @@ local function save(with_reserved)
     else
       local list = {}
       for i = 1, #reserved do list[i] = reserved[i][5] .. (reserved[i][6] or '') end
-      writes[#writes + 1], writes[#writes + 2] = 'r', table.concat(list)
+      writes[#writes + 1], writes[#writes + 2] = 'r', concat(list)
     end
   end
   call('HSET', key, unpack(writes))

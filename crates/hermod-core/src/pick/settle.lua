@@ -4,7 +4,7 @@
 -- ARGV    <BI8 fate (1 acked, 2 nacked), number>
 -- REPLY   's' (this call settled it) | 'o' (it was, or there is none; nothing was changed)
 --         <I8BI4 now fate (255: there is none) ordinal>
-return drive(function(first_key, at, _, keep)
+define('pick_settle', function(first_key, at, _, keep)
   local wanted, number = unpack_ints('<BI8', given, at)
   load(KEYS[first_key], KEYS[first_key + 1])
   for i = 1, #reserved do
@@ -22,4 +22,4 @@ return drive(function(first_key, at, _, keep)
     end
   end
   return 'o' .. pack_ints('<I8BI4', now, 255, 0)
-end)
+end, { begin = read_rules })

@@ -5,12 +5,13 @@
 use crate::id::{DeckId, Subject};
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::pick::history::{History, Touched};
 use crate::pick::id::PickId;
 use crate::pick::reserved::Fate;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// What is to become of a pick.
@@ -70,7 +71,7 @@ impl Settle {
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = script!("pick/settle", "limit/meter", "event/log", "pick/history");
+    const SCRIPT: Script = Script { name: "pick/settle" };
 
     fn place(&self) -> &Place {
         &self.place

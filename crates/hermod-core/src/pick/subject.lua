@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:subject:<subject>  STRING <I8 version> profile
 -- ARGV    <BI4 act (0 ask, 1 tell, 2 forget), length> profile
 -- REPLY   'k' <BI8 1: something was known, version (0: nothing is)> profile
-return drive(function(first_key, at, _, keep)
+define('pick_subject', function(first_key, at, _, keep)
   local act, length
   act, length, at = unpack_ints('<BI4', given, at)
   local key = KEYS[first_key]

@@ -3,9 +3,10 @@
 use crate::id::Subject;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::picks::Stored;
 use crate::state::{Full, State};
 
@@ -55,7 +56,7 @@ impl About {
 impl Operation for About {
     type Answer = Known;
 
-    const SCRIPT: Script = script!("pick/subject");
+    const SCRIPT: Script = Script { name: "pick/subject" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -12,11 +12,16 @@
 --       | 'n' <I8 now> | 'b' <I8I8 now until>
 --       | 'a' <I8I8 now profile's version> <I4> profile, then the fields of the history, <I4> field <I4> value
 local OPEN_MAX, METER, CAP = 32, '<BI8I8I8I8I8', '<BI8I8I8I8I8B'
-local PLAIN, PLAIN_SIZE, NO_METER, NO_SEQ = '<c16c8c8c8I8I8c41c41c12c8BBBc0', 161, string.rep('\0', 41), string.rep('\0', 8)
-local picked_now, now_bytes, ends_bytes = pack_ints('<BI8', PICKED, now), pack_ints('<I8', now), pack_ints('<I8', now + KEEP_US)
+local PLAIN, PLAIN_SIZE, NO_SEQ = '<c16c8c8c8I8I8c41c41c12c8BBBc0', 161, '\0\0\0\0\0\0\0\0'
+local NO_METER = NO_SEQ .. NO_SEQ .. NO_SEQ .. NO_SEQ .. NO_SEQ .. '\0'
+-- Meters by their bytes: most picks of a call have the same. And what all of a call write of its time.
+local meters_known, picked_now, now_bytes, ends_bytes
+local function begin()
+  read_rules()
+  meters_known = {}
+  picked_now, now_bytes, ends_bytes = pack_ints('<BI8', PICKED, now), pack_ints('<I8', now), pack_ints('<I8', now + KEEP_US)
+end
 
--- Meters by their bytes: most picks of a call have the same.
-local meters_known = {}
 local function charge(bytes, stored)
   local rule = meters_known[bytes]
   if not rule then
@@ -79,7 +84,7 @@ local function again(subject_key)
       reply[#reply + 1] = fields[i]
     end
   end
-  return table.concat(reply)
+  return concat(reply)
 end
 
 -- Takes so many ordinals off the argument: they are forgotten, or put among the old.
@@ -95,7 +100,7 @@ local function clean(at, is_old)
   return at, many
 end
 
-return drive(function(first_key, at, _, keep)
+define('pick_take', function(first_key, at, _, keep)
   local subject_key = KEYS[first_key + 1]
   local has_plan
   has_plan, at = unpack_ints('B', given, at)
@@ -197,4 +202,4 @@ return drive(function(first_key, at, _, keep)
     end
   end
   return nothing()
-end)
+end, { begin = begin })

@@ -8,11 +8,12 @@ use crate::event::{Happened, Kind};
 use crate::id::{DeckId, MessageId, Subject};
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::pick::history::{Counted, Entry, Given, History, OLD, OPEN_MAX, Old, Touched};
 use crate::pick::reserved::{Before, Fate, Reserved};
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// The most candidates of a plan.
@@ -247,7 +248,7 @@ impl History {
 impl Operation for Take {
     type Answer = Taken;
 
-    const SCRIPT: Script = script!("pick/take", "limit/meter", "event/log", "pick/history");
+    const SCRIPT: Script = Script { name: "pick/take" };
 
     fn place(&self) -> &Place {
         &self.place

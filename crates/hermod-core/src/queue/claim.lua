@@ -50,7 +50,7 @@ end
 
 local opening, fields = { 'n' }, {}
 
-return drive(function(first_key, at, _, keep)
+define('queue_claim', function(first_key, at, _, keep)
   open(first_key)
   local count, lease, ahead, drop_after, most, drops, incarnation, worker = unpack_ints('<I2I8I8I8I2BI8Bc0', given, agree(at))
   opening[2] = 'w' .. worker
@@ -137,4 +137,4 @@ return drive(function(first_key, at, _, keep)
     .. woken() .. joined(handed, n)
   if keep and n > 0 then keep(reply) end
   return reply
-end)
+end, { begin = begin_tending })

@@ -12,9 +12,10 @@ use crate::id::{QueueId, WorkerId};
 use crate::int::Micros;
 use crate::key;
 use crate::limit::limited::write_text;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::queues::Change;
 use crate::state::{Full, State};
 
@@ -236,7 +237,7 @@ pub struct Claimed {
 impl Operation for Claim {
     type Answer = Claimed;
 
-    const SCRIPT: Script = script!("queue/claim", "queue/line", "queue/owners", "queue/tend");
+    const SCRIPT: Script = Script { name: "queue/claim" };
 
     fn place(&self) -> &Place {
         &self.place

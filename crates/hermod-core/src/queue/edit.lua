@@ -49,7 +49,7 @@ local function edit(member, act, time, is_json, payload)
   return DONE, time
 end
 
-return drive(function(first_key, at, _, keep)
+define('queue_edit', function(first_key, at, _, keep)
   open(first_key)
   local act, time, is_json, payload, count
   act, time, is_json, payload, count, at = unpack_ints('<BI8BI4c0I2', given, agree(at))
@@ -62,7 +62,7 @@ return drive(function(first_key, at, _, keep)
     at = at + 8
   end
   close()
-  local reply = 'e' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. table.concat(replies)
+  local reply = 'e' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. concat(replies)
   if keep and any then keep(reply) end
   return reply
-end)
+end, { frees = true, begin = begin_tending })

@@ -7,9 +7,10 @@ use super::push::{next_number, take_next};
 use crate::id::QueueId;
 use crate::int::{INT_MAX, Micros};
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::queues::Change as Changing;
 use crate::state::{Full, State};
 
@@ -132,7 +133,7 @@ pub struct Edits {
 impl Operation for Edit {
     type Answer = Edits;
 
-    const SCRIPT: Script = script!(frees "queue/edit", "queue/line", "queue/owners", "queue/tend");
+    const SCRIPT: Script = Script { name: "queue/edit" };
 
     fn place(&self) -> &Place {
         &self.place

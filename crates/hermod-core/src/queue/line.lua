@@ -18,7 +18,7 @@
 -- An operation changes the book in what it remembers of it, and writes that once, when it ends; sets are changed at once.
 local TRIED, TRIED_SIZE = '<I2I8I8I8B', 27
 local NUMBERS, NUMBERS_SIZE = '<I8I8I8', 24
-local TIME_MAX, NEVER = 9007199254740991, math.huge
+local TIME_MAX, NEVER = 9007199254740991, 1 / 0
 local book, base, due, held
 -- What is known of the book (false: there is no such field), which fields of it are to be written, how many.
 local seen, changed, changes = {}, {}, 0
@@ -164,7 +164,7 @@ end
 -- Strings as one. Making a string costs as much as it is long, so one alone is not made again.
 local function joined(strings, many)
   if many == 1 then return strings[1] end
-  return table.concat(strings, '', 1, many)
+  return concat(strings, '', 1, many)
 end
 
 -- For whom something may have become due earlier: told to whoever waits, and as a reply has it.

@@ -56,7 +56,7 @@ local function find(kind, from, till, is_after, time, member, limit, text)
   return found
 end
 
-return drive(function(first_key, at)
+define('queue_list', function(first_key, at)
   open(first_key)
   local kind, from, till, is_after, time, member, limit, text
   kind, from, till, is_after, time, at = unpack_ints('<BI8I8BI8', given, at)
@@ -89,5 +89,5 @@ return drive(function(first_key, at)
       shown[#shown + 1] = pack_ints('<BI8I8I8I8I2I4', status, last_number, can_at, token, lease, attempts, #stored) .. stored
     end
   end
-  return 'l' .. pack_ints('<I8I8I8', now, more_time, more_number) .. table.concat(shown)
-end)
+  return 'l' .. pack_ints('<I8I8I8', now, more_time, more_number) .. concat(shown)
+end, { frees = true })

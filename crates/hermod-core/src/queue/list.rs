@@ -8,9 +8,10 @@ use super::line::{Queue, Slot};
 use crate::id::{QueueId, Tag};
 use crate::int::{INT_MAX, Micros};
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// So many deliveries are on a page.
@@ -173,7 +174,7 @@ pub struct Listed {
 impl Operation for List {
     type Answer = Listed;
 
-    const SCRIPT: Script = script!(frees "queue/list", "queue/line");
+    const SCRIPT: Script = Script { name: "queue/list" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -49,7 +49,7 @@ end
 -- What the deliveries of an operation say, each the same place in all; where in what was given their meta begins.
 local modes, times, begins, meta_sizes, sizes, tos, keys, tagged, fields = {}, {}, {}, {}, {}, {}, {}, {}, { 'n' }
 
-return drive(function(first_key, at, _, keep)
+define('queue_push', function(first_key, at, _, keep)
   open(first_key)
   local most, drops, count
   most, drops, count, at = unpack_ints('<I2BI2', given, agree(at))
@@ -105,4 +105,4 @@ return drive(function(first_key, at, _, keep)
   local reply = 'p' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. joined(replies, count)
   if keep then keep(reply) end
   return reply
-end)
+end, { begin = begin_tending })

@@ -7,9 +7,10 @@ use super::tend::{TENDED_SOME, tend};
 use crate::id::{QueueId, Recipient};
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::queues::Change;
 use crate::state::{Full, State};
 
@@ -106,7 +107,7 @@ impl Push {
 impl Operation for Push {
     type Answer = Pushed;
 
-    const SCRIPT: Script = script!("queue/push", "queue/line", "queue/owners", "queue/tend");
+    const SCRIPT: Script = Script { name: "queue/push" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -24,7 +24,7 @@ local function pin_to(to, pin)
   end
 end
 
-return drive(function(first_key, at, _, keep)
+define('queue_recipient', function(first_key, at, _, keep)
   open(first_key)
   local is_pinned, pin, to = unpack_ints('<BBc0I2c0', given, agree(at))
   expire()
@@ -51,4 +51,4 @@ return drive(function(first_key, at, _, keep)
   local reply = 'r' .. pack_ints('<I8I8B', now, length, line and 1 or 0) .. first_of .. worker .. woken() .. (stored or '')
   if keep and is_pinned == 1 then keep(reply) end
   return reply
-end)
+end, { begin = begin_tending })

@@ -8,9 +8,10 @@ use crate::id::{QueueId, Recipient, WorkerId};
 use crate::int::Micros;
 use crate::key;
 use crate::limit::limited::write_text;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::queues::Change;
 use crate::state::{Full, State};
 
@@ -106,7 +107,7 @@ pub struct Explained {
 impl Operation for Look {
     type Answer = Explained;
 
-    const SCRIPT: Script = script!("queue/recipient", "queue/line", "queue/owners", "queue/tend");
+    const SCRIPT: Script = Script { name: "queue/recipient" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
 -- ARGV    <I8 number>
 -- REPLY   'y' <I8 now>, if there is a reply <B kind (1 JSON, 2 bytes)> reply
-return drive(function(first_key, at)
+define('queue_reply', function(first_key, at)
   open(first_key)
   local name = base .. 'reply:' .. format('%d', (unpack_ints('<I8', given, at)))
   local reply, stored = 'y' .. pack_ints('<I8', now), call('GET', name)
@@ -11,4 +11,4 @@ return drive(function(first_key, at)
     reply = reply .. sub(stored, 9)
   end
   return reply
-end)
+end, { frees = true })

@@ -4,9 +4,10 @@ use super::delivery::Number;
 use crate::id::QueueId;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::queues::Replied;
 use crate::state::{Full, State, Value};
 
@@ -37,7 +38,7 @@ pub struct Fetched {
 impl Operation for Fetch {
     type Answer = Fetched;
 
-    const SCRIPT: Script = script!(frees "queue/reply", "queue/line");
+    const SCRIPT: Script = Script { name: "queue/reply" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -44,7 +44,7 @@ local function read_lines(count)
   if many > 0 then read(wanted, many) end
 end
 
-return drive(function(first_key, at, _, keep)
+define('queue_settle', function(first_key, at, _, keep)
   open(first_key)
   local act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, kind, answer, count
   act, p1, first_ms, factor, max_ms, jitter, chance, blocks, drops, most, kind, answer, count, at =
@@ -130,4 +130,4 @@ return drive(function(first_key, at, _, keep)
   local reply = 's' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. joined(replies, count)
   if keep and any then keep(reply) end
   return reply
-end)
+end, { frees = true, begin = begin_tending })

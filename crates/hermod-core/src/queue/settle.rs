@@ -8,9 +8,10 @@ use super::push::{next_number, take_next};
 use crate::id::QueueId;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::queues::Change;
 use crate::state::{Full, State};
 
@@ -149,7 +150,7 @@ pub struct Settled {
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = script!(frees "queue/settle", "queue/line", "queue/owners", "queue/tend");
+    const SCRIPT: Script = Script { name: "queue/settle" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -7,7 +7,7 @@ local function both(min, max)
   return call('ZCOUNT', due, min, max) + call('ZCOUNT', base .. 'rest', min, max)
 end
 
-return drive(function(first_key, at)
+define('queue_stats', function(first_key, at)
   open(first_key)
   local step, steps = unpack_ints('<I8I2', given, at)
   local soonest, oldest = first(due), first(base .. 'rest')
@@ -24,4 +24,4 @@ return drive(function(first_key, at)
     from = through
   end
   return reply
-end)
+end, { frees = true })

@@ -9,9 +9,10 @@ use super::push::{next_number, take_next};
 use crate::id::QueueId;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// A forecast has so many steps.
@@ -94,7 +95,7 @@ pub struct Counts {
 impl Operation for Stats {
     type Answer = Counts;
 
-    const SCRIPT: Script = script!(frees "queue/stats", "queue/line");
+    const SCRIPT: Script = Script { name: "queue/stats" };
 
     fn place(&self) -> &Place {
         &self.place

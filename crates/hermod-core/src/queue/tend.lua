@@ -2,10 +2,11 @@
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua and queue/owners.lua name
 -- ARGV    none of its own
 -- REPLY   none of its own
-local TENDED_SOME = 10
+local TENDED_SOME, CALL_MOST = 10, 50
 -- The operations that share a call share this too: however many there are, others are not held up for longer. What is left
 -- is told as more to do.
-local call_left = 50
+local call_left
+local function begin_tending() call_left = CALL_MOST end
 
 -- A holder is gone: its delivery has its place again, or has failed for good. Whether its recipient moved, whether it is dead.
 local function end_lease(member, most, drops)

@@ -77,7 +77,7 @@ local function trim(idle_after)
   end
 end
 
-return drive(function(first_key, at)
+define('queue_worker', function(first_key, at)
   open(first_key)
   local act, ttl, idle_after, most, drops, count
   act, ttl, idle_after, most, drops, count, at = unpack_ints('<BI8I8I2BI2', given, agree(at))
@@ -94,5 +94,5 @@ return drive(function(first_key, at)
   local more_number = 0
   if more then more_number = 1 end
   return 'w' .. pack_ints('<I8I8I8I2I2BI2', now, next_number(first(base .. 'ends')), call('ZCARD', base .. 'own:'),
-    moved, died, more_number, count) .. table.concat(members) .. woken()
-end)
+    moved, died, more_number, count) .. concat(members) .. woken()
+end, { frees = true, begin = begin_tending })

@@ -12,9 +12,10 @@ use crate::id::{QueueId, WorkerId};
 use crate::int::Micros;
 use crate::key;
 use crate::limit::limited::write_text;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::{Place, hash};
 use crate::record;
+use crate::script::Script;
 use crate::state::queues::Change;
 use crate::state::{Full, State};
 
@@ -260,7 +261,7 @@ pub struct Staffed {
 impl Operation for Staff {
     type Answer = Staffed;
 
-    const SCRIPT: Script = script!(frees "queue/worker", "queue/line", "queue/owners", "queue/tend");
+    const SCRIPT: Script = Script { name: "queue/worker" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -14,7 +14,7 @@ local function behind(name, counted)
   return sum
 end
 
-return drive(function(first_key, at)
+define('queue_workers', function(first_key, at)
   open(first_key)
   local counts, counted, name = unpack_ints('<BI4Bc0', given, at)
   local parked = call('ZCARD', base .. 'own:')
@@ -35,5 +35,5 @@ return drive(function(first_key, at)
     replies[i] = pack_ints('<Bc0I8I8I8I8BBB', #names[i], names[i], incarnation, till, call('ZCOUNT', own, '-inf', '(inf'),
       call('ZCOUNT', own, 'inf', 'inf'), standing, gone, (#stored - WORKER_SIZE) / 8)
   end
-  return 'k' .. pack_ints('<I8I8I8', now, parked, call('ZCARD', base .. 'rest')) .. table.concat(replies)
-end)
+  return 'k' .. pack_ints('<I8I8I8', now, parked, call('ZCARD', base .. 'rest')) .. concat(replies)
+end, { frees = true })

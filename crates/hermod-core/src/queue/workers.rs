@@ -8,9 +8,10 @@ use crate::id::{QueueId, WorkerId};
 use crate::int::Micros;
 use crate::key;
 use crate::limit::limited::{take_text, write_text};
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// Of so many recipients the deliveries are counted in one step.
@@ -81,7 +82,7 @@ fn count(n: usize) -> u64 {
 impl Operation for Roll {
     type Answer = Rolled;
 
-    const SCRIPT: Script = script!(frees "queue/workers", "queue/line", "queue/owners");
+    const SCRIPT: Script = Script { name: "queue/workers" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -15,7 +15,6 @@
 --       | 'n' <I8 now> told: refused | 'c' <I8I8B now seq postings>, each <i8I2c0 value name>, told; when replayed,
 --         what the ledger keeps of it follows as a note
 local LARGEST = 9007199254740991
-local byte = string.byte
 
 -- A time, or one so long from now.
 local function moment(is_span, time)
@@ -53,7 +52,10 @@ local parts, none, sets, gone = {}, {}, {}, {}
 
 -- What the operations of a call know of a realm: its keys, the version that was applied last and the number of the last entry, once
 -- one of them has read it, as nothing but the call changes them meanwhile.
-local books, now_bytes = {}, pack_ints('<I8', now)
+local books, now_bytes
+local function begin()
+  books, now_bytes = {}, pack_ints('<I8', now)
+end
 
 local function book_of(cells)
   local book = books[cells]
@@ -197,7 +199,7 @@ local function transfer(book, at, version)
   return pack_ints('<BI8I8Bi8I2c0i8I2c0c0', 99, now, seq, 2, sum1, #name1, name1, sum2, #name2, name2, told)
 end
 
-return drive(function(key, at, _, keep)
+define('realm_apply', function(key, at, _, keep)
   local book = book_of(KEYS[key])
   local base = book.base
   local act, version, from, till, postings, markings, laters
@@ -266,7 +268,7 @@ return drive(function(key, at, _, keep)
       local record = marks[i].record
       reply[postings + i + 1] = pack_ints('<I4', #record) .. record
     end
-    return table.concat(reply)
+    return concat(reply)
   end
 
   local laters_at = at
@@ -366,13 +368,13 @@ return drive(function(key, at, _, keep)
   for i = 1, postings do
     parts[i + 1] = pack_ints('<i8I2c0', after[i], #names[i], names[i])
   end
-  local whole = table.concat(parts, '', 1, postings + 2)
+  local whole = concat(parts, '', 1, postings + 2)
   if keep then keep(whole) end
   return whole
-end, function(key, kept)
+end, { begin = begin, recall = function(key, kept)
   if sub(kept, 1, 1) ~= 'c' then return '' end
   local _, seq = unpack_ints('<I8I8', kept, 2)
   local id = format('0-%.0f', seq)
   local found = call('XRANGE', sub(KEYS[key], 1, -6) .. 'ledger', id, id)
   return found[1] and found[1][2][2] or ''
-end)
+end })

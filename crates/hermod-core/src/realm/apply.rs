@@ -11,9 +11,10 @@ use super::plan::{Account, Act, Balance, LIENS_MAX, Mark, Marking, Plan, Posting
 use crate::id::RealmId;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::realms::Cell;
 use crate::state::{Full, State};
 
@@ -263,7 +264,7 @@ fn overdrawn(posting: &Posting, is: Balance, cell: impl Fn(&Account) -> Cell, no
 impl Operation for Apply {
     type Answer = Applied;
 
-    const SCRIPT: Script = script!("realm/apply");
+    const SCRIPT: Script = Script { name: "realm/apply" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -4,7 +4,7 @@
 -- REPLY   'b' <I8 how many> <I8 rank of the owner + 1 (0: not on it)> <I8 rank of the first>, each <i8I2c0 value owner>
 local LARGEST = 9007199254740991
 
-return drive(function(key, at)
+define('realm_board', function(key, at)
   local asset, owner, from, limit = unpack_ints('<Bc0I2c0I8I4', given, at)
   local cells = KEYS[key]
   local board = sub(cells, 1, -6) .. 'board:' .. asset
@@ -25,5 +25,5 @@ return drive(function(key, at)
       reply[#reply + 1] = pack_ints('<i8I2', tonumber(rows[i + 1]), #member) .. member
     end
   end
-  return table.concat(reply)
+  return concat(reply)
 end)

@@ -6,9 +6,10 @@ use super::plan::{Account, put_code, put_short, take_int};
 use crate::id::RealmId;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// The most rows that are read at once.
@@ -54,7 +55,7 @@ impl ReadBoard {
 impl Operation for ReadBoard {
     type Answer = Ranked;
 
-    const SCRIPT: Script = script!("realm/board");
+    const SCRIPT: Script = Script { name: "realm/board" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -4,9 +4,10 @@ use super::plan::take_short;
 use crate::id::RealmId;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// The most that is read at once.
@@ -39,7 +40,7 @@ impl ReadDue {
 impl Operation for ReadDue {
     type Answer = Waiting;
 
-    const SCRIPT: Script = script!("realm/due");
+    const SCRIPT: Script = Script { name: "realm/due" };
 
     fn place(&self) -> &Place {
         &self.place

@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:realm:<realm>:ledger  STREAM  0-<seq>: e entry
 -- ARGV    <I8I4B after limit, 1: those before `after` (0: all), the newest first>
 -- REPLY   'l' <I8 the last seq>, each <I8I4c0 seq entry>
-return drive(function(key, at)
+define('realm_ledger', function(key, at)
   local after, limit, is_back = unpack_ints('<I8I4B', given, at)
   local name = KEYS[key]
   local last = call('XREVRANGE', name, '+', '-', 'COUNT', 1)
@@ -18,5 +18,5 @@ return drive(function(key, at)
   for i, row in ipairs(rows) do
     reply[i + 1] = pack_ints('<I8I4', tonumber(sub(row[1], 3)), #row[2][2]) .. row[2][2]
   end
-  return table.concat(reply)
+  return concat(reply)
 end)

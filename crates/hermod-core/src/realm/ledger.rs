@@ -4,9 +4,10 @@ use super::entry::Entry;
 use crate::id::RealmId;
 use crate::int::Micros;
 use crate::key;
-use crate::operation::{BadReply, Operation, Reply, Script, ScriptCall, script};
+use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
+use crate::script::Script;
 use crate::state::{Full, State};
 
 /// The most commits that are read at once.
@@ -46,7 +47,7 @@ impl ReadLedger {
 impl Operation for ReadLedger {
     type Answer = Commits;
 
-    const SCRIPT: Script = script!("realm/ledger");
+    const SCRIPT: Script = Script { name: "realm/ledger" };
 
     fn place(&self) -> &Place {
         &self.place

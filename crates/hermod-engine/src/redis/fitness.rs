@@ -1,6 +1,7 @@
 //! Is this store fit for use? Checked at start, and again after every reconnection.
 
-use ::redis::{ErrorKind, RedisError, ServerErrorKind, Value, cmd};
+use ::redis::{ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
+use hermod_core::script::LIBRARY;
 use hermod_core::{Partitions, key};
 
 use super::connection::Connection;
@@ -49,7 +50,45 @@ pub(super) async fn check(connection: &mut Connection, partitions: Partitions) -
     }
     check_meta(connection, "format", &FORMAT.to_string(), "use the version of hermod that wrote it").await?;
     let count = partitions.count().to_string();
-    check_meta(connection, "partitions", &count, "set partitions to that number").await
+    check_meta(connection, "partitions", &count, "set partitions to that number").await?;
+    load_everywhere(connection).await
+}
+
+/// Loads the library on every primary, unless all have it: to load it takes milliseconds.
+async fn load_everywhere(connection: &mut Connection) -> Result<(), Unfit> {
+    let list = cmd("FUNCTION").arg("LIST").arg("LIBRARYNAME").arg(&LIBRARY.name).clone();
+    let is_there = |found: &Value| matches!(found, Value::Array(libraries) if !libraries.is_empty());
+    if connection.send_everywhere(list).await?.iter().all(is_there) {
+        return Ok(());
+    }
+    let load = cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(&LIBRARY.text).clone();
+    match connection.send_everywhere(load).await {
+        // It is fit all the same, and whoever asks is told.
+        Err(fault) if fault.code() == Some("OOM") => {
+            tracing::warn!("the store has no memory left for the library of functions; nothing can be answered until it has");
+            Ok(())
+        }
+        loaded => Ok(loaded.map(|_| ())?),
+    }
+}
+
+/// Loads the library on the node of `key`.
+pub(super) async fn load(connection: &mut Connection, key: &str) -> Result<(), RedisError> {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("FUNCTION").arg("LOAD").arg(&LIBRARY.text);
+    for loaded in connection.send_all(pipeline, key).await? {
+        match loaded.extract_error() {
+            // Another caller was first.
+            Err(fault) if fault.detail().is_some_and(|text| text.contains("already exists")) => {}
+            loaded => drop(loaded?),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a node has not loaded the library.
+pub(super) fn is_unknown_function(fault: &RedisError) -> bool {
+    fault.detail().is_some_and(|text| text.contains("Function not found"))
 }
 
 /// Whether it is a primary that answers, and everywhere.
