@@ -25,7 +25,7 @@ use anyhow::Result;
 /// How long one request may take, whatever happens to the store: its time-out of 2 s, and a busy machine.
 const REQUEST_MAX: Duration = Duration::from_secs(3);
 /// How long a return may take to be noticed.
-const RECOVERY: Duration = Duration::from_secs(2);
+const RECOVERY: Duration = Duration::from_secs(6);
 
 /// [`hermod_tests::until`], for a condition that has to be asked for.
 pub(crate) async fn until(within: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) -> Result<()> {

@@ -39,6 +39,8 @@ use wake::Wakes;
 const NOTHING: &str = "#!lua\nreturn '1'";
 static TRIVIAL: LazyLock<::redis::Script> = LazyLock::new(|| ::redis::Script::new(NOTHING));
 
+/// So often the functions are loaded for one call. Once is enough unless somebody throws them away meanwhile.
+const LOAD_AGAIN_MAX: usize = 3;
 /// So often an operation is asked again with the store's time. Twice is enough unless its clock jumps.
 const ASK_AGAIN_MAX: usize = 4;
 
@@ -226,15 +228,17 @@ impl Inner {
     async fn call(&self, script: &Script, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
         let function = self.functions.get(script.name).expect("every script is listed in SCRIPTS");
         let command = fcall(function, self.options.clock.given(), calls);
-        let (replies, durability) = match self.send(&command, calls, replicas).await {
+        let mut sent = self.send(&command, calls, replicas).await;
+        for _ in 0..LOAD_AGAIN_MAX {
             // Somebody emptied the store, or a node is new to its cluster.
-            Err(fault) if fitness::is_unknown_function(&fault) => {
-                let lanes = self.link.connection().map_err(|_| not_connected())?;
-                fitness::load(&mut lanes.next(), key_of(calls)).await?;
-                self.send(&command, calls, replicas).await?
+            if !sent.as_ref().is_err_and(fitness::is_unknown_function) {
+                break;
             }
-            sent => sent?,
-        };
+            let lanes = self.link.connection().map_err(|_| not_connected())?;
+            fitness::load(&mut lanes.next(), key_of(calls)).await?;
+            sent = self.send(&command, calls, replicas).await;
+        }
+        let (replies, durability) = sent?;
         if replies.len() == calls.len() { Ok((replies, durability)) } else { Err(bad_reply()) }
     }
 

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// Far more than anything here takes; nobody waits for it unless something is wrong.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// What a caller must never read: names of what stands behind the API.
-const FOREIGN: [&str; 20] = [
+const FOREIGN: [&str; 21] = [
     "serde",
     "u64",
     "u32",

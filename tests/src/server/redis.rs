@@ -188,8 +188,18 @@ impl Redis {
         self.process.until_ready(PATIENCE, |_| answers().is_ok())?;
         if self.replica {
             until(PATIENCE, format!("{url} to have its copy"), || self.has_copy())?;
+            until(PATIENCE, format!("{url} to follow its primary"), || self.follows().unwrap_or(false))?;
         }
         Ok(())
+    }
+
+    /// Whether its primary has heard from it. The link is up before: a primary that missed the first word of a replica sends it nothing
+    /// until the next, a second later. What is published is copied too, and leaves nothing behind.
+    fn follows(&self) -> Result<bool> {
+        let port = self.field(&["INFO", "replication"], "master_port")?;
+        let mut primary = redis::Client::open(format!("redis://127.0.0.1:{port}"))?.get_connection_with_timeout(ANSWER)?;
+        redis::cmd("PUBLISH").arg("copied").arg("?").query::<i64>(&mut primary)?;
+        Ok(redis::cmd("WAIT").arg(1).arg(100).query::<i64>(&mut primary)? > 0)
     }
 
     /// Whether it can be asked: it runs and is not paused.
