@@ -53,6 +53,14 @@ impl Options {
     }
 }
 
+/// How much is folded at once at the least and at the most.
+const FOLD_PART: (usize, usize) = (4 << 10, 1 << 20);
+
+/// How much is folded at once, where folding begins beyond so many bytes.
+fn part_bytes(fold_at: u64) -> usize {
+    usize::try_from(fold_at / 64).unwrap_or(usize::MAX).clamp(FOLD_PART.0, FOLD_PART.1)
+}
+
 /// State in this process, journaled to disk. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Embedded {
@@ -129,7 +137,7 @@ impl Embedded {
             None => Err(hermod_core::record::Damaged),
         })?;
         settle(&mut shards);
-        let folder = files.folder()?;
+        let folder = files.folder(part_bytes(options.fold_at))?;
         let io = |source| OpenError::Folder { path: options.folder.clone(), source };
         let memory_used = shards.iter().map(State::bytes).sum();
         let committer = Committer::start(files.writer(last)?, 0).map_err(io)?;

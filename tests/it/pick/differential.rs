@@ -265,6 +265,9 @@ async fn run(seed: u64) -> Result<u64> {
         if step % 50 == 49 {
             history.compare_state().await.with_context(|| format!("after step {step}"))?;
         }
+        if step % 100 == 99 {
+            history.lanes[0].reopen().await?;
+        }
     }
     Ok(OPERATIONS)
 }

@@ -1,5 +1,6 @@
 //! An engine, called directly.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -36,9 +37,9 @@ impl EngineLane {
         let engine = match store {
             Store::Embedded => {
                 let temporary = tempfile::tempdir()?;
-                let options = embedded::Options { clock: Clock::Manual(clock.clone()), ..embedded::Options::new(temporary.path()) };
+                let engine = open_embedded(temporary.path(), &clock)?;
                 folder = Some(temporary);
-                Engine::Embedded(Embedded::open(options)?)
+                engine
             }
             Store::Redis => Engine::Redis(open_redis(&server::Redis::shared()?.url(), &clock).await?),
             Store::Cluster => Engine::Redis(open_redis(&server::Cluster::shared()?.url(), &clock).await?),
@@ -53,8 +54,7 @@ impl EngineLane {
         let path = folder.path().to_owned();
         // The lock of the folder goes with the last handle, so this one must go before the next comes.
         self.engine = Engine::Embedded(Embedded::open(embedded::Options::new(tempfile::tempdir()?.path()))?);
-        let options = embedded::Options { clock: Clock::Manual(self.clock.clone()), ..embedded::Options::new(path) };
-        self.engine = Engine::Embedded(Embedded::open(options)?);
+        self.engine = open_embedded(&path, &self.clock)?;
         Ok(())
     }
 
@@ -94,6 +94,12 @@ impl EngineLane {
     pub(super) async fn close(self) -> Result<()> {
         self.engine.close().await.context("closing the engine")
     }
+}
+
+/// Its journal is folded often, so that closing it cuts that short.
+fn open_embedded(path: &Path, clock: &ManualClock) -> Result<Engine> {
+    let options = embedded::Options { clock: Clock::Manual(clock.clone()), fold_at: 16 << 10, ..embedded::Options::new(path) };
+    Ok(Engine::Embedded(Embedded::open(options)?))
 }
 
 async fn open_redis(url: &str, clock: &ManualClock) -> Result<Redis> {

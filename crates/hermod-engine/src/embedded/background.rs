@@ -25,6 +25,9 @@ const BACKLOG_MAX: usize = 4 << 20;
 const BACKLOG_WAIT: Duration = Duration::from_millis(2);
 /// Folding and copying back the write-ahead logs is considered this often.
 const FOLD_EVERY: Duration = Duration::from_millis(500);
+/// Below so many times what is folded at all, folding rests after each part for as long as the part took, so that commits find the
+/// disk idle half of the time. With more to do than that it falls behind, and does not rest.
+const REST_BELOW: u64 = 8;
 /// The journal's write-ahead log is copied back beyond so many bytes. That waits for the disk too, and the commits beside
 /// it take many times as long as others: a steady flow of small ones should meet it seldom.
 const COPY_AT: u64 = 8 << 20;
@@ -112,9 +115,12 @@ fn fold_and_checkpoint(inner: &Inner, mut folder: Folder, fold_at: u64) {
 fn fold(inner: &Inner, folder: &mut Folder, fold_at: u64) -> rusqlite::Result<()> {
     let before = folder.folded()?;
     let mut folded = before;
-    if folder.backlog(folded)? >= fold_at {
+    let backlog = folder.backlog(folded)?;
+    if backlog >= fold_at {
+        let is_calm = backlog < fold_at.saturating_mul(REST_BELOW);
+        let rest = |took| if is_calm { inner.background.pause(took) } else { !inner.background.is_closed() };
         loop {
-            let through = folder.step(folded)?;
+            let through = folder.step(folded, rest)?;
             if through == folded || inner.background.is_closed() {
                 break;
             }

@@ -13,11 +13,12 @@
 //! used again and it does not grow.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use hermod_core::Partitions;
 use hermod_core::record::{self, Damaged, Record};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::error::OpenError;
 
@@ -31,14 +32,16 @@ const FRAME_VERSION: u8 = 1;
 /// At most so many bytes of frames are folded in one step, and held in memory for it. The larger the step, the more of
 /// them are about the same records, and of those only the last is written.
 const FOLD_STEP_BYTES: usize = 64 << 20;
-/// At most so many folded frames are deleted with one commit.
+/// At most so many folded frames are deleted with one commit, and about so many bytes of them: to delete a large one all its
+/// pages are read.
 const TRIM_STEP: u64 = 64;
+const TRIM_STEP_BYTES: u64 = 256 << 10;
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+fn connect(path: &Path, synchronous: &str) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
-    db.busy_timeout(std::time::Duration::from_secs(10))?;
+    db.busy_timeout(Duration::from_secs(10))?;
     db.pragma_update(None, "journal_mode", "wal")?;
-    db.pragma_update(None, "synchronous", "full")?;
+    db.pragma_update(None, "synchronous", synchronous)?;
     // Copying the log back into the file is the folder's work, never a commit's.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     Ok(db)
@@ -60,11 +63,12 @@ impl Files {
     }
 
     fn journal(&self) -> rusqlite::Result<Connection> {
-        connect(&self.folder.join("journal.db"))
+        connect(&self.folder.join("journal.db"), "full")
     }
 
+    /// What it holds is on disk when its log was copied back; until then the journal has it.
     fn snapshot(&self) -> rusqlite::Result<Connection> {
-        connect(&self.folder.join("snapshot.db"))
+        connect(&self.folder.join("snapshot.db"), "normal")
     }
 
     /// Creates what is missing and checks what is there.
@@ -145,12 +149,28 @@ impl Files {
         open().map_err(|source| self.fault(source))
     }
 
-    /// The folding end.
-    pub(super) fn folder(&self) -> Result<Folder, OpenError> {
+    /// The folding end. About `part_bytes` are written at once: whoever waits for the disk meanwhile waits for these too.
+    pub(super) fn folder(&self, part_bytes: usize) -> Result<Folder, OpenError> {
         let open = || Ok((self.journal()?, self.snapshot()?));
         let (journal, snapshot) = open().map_err(|source| self.fault(source))?;
-        Ok(Folder { journal, snapshot })
+        Ok(Folder { journal, snapshot, part_bytes })
     }
+}
+
+/// The last of the folded frames that are deleted with one commit; at least one, if there is any.
+fn trim_through(tx: &Transaction<'_>, trimmed: u64, folded: u64) -> rusqlite::Result<u64> {
+    let mut select = tx.prepare_cached("SELECT seq, length(frame) FROM frames WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3")?;
+    let mut rows = select.query([trimmed, folded, TRIM_STEP])?;
+    let (mut through, mut bytes) = (None, 0_u64);
+    while let Some(row) = rows.next()? {
+        bytes += row.get::<_, u64>(1)?;
+        if through.is_some() && bytes > TRIM_STEP_BYTES {
+            break;
+        }
+        through = Some(row.get(0)?);
+    }
+    // What is not there need not be looked for again.
+    Ok(through.unwrap_or(folded))
 }
 
 /// A frame's records, without its version.
@@ -185,8 +205,8 @@ impl Writer {
     /// returns. The number of the last frame.
     pub(super) fn commit(&mut self, frame: &[u8], folded: u64) -> rusqlite::Result<u64> {
         let seq = if Writer::is_blank(frame) { self.last } else { self.last + 1 };
-        let trimmed = folded.min(self.trimmed + TRIM_STEP).max(self.trimmed);
         let tx = self.journal.transaction()?;
+        let trimmed = if folded > self.trimmed { trim_through(&tx, self.trimmed, folded)? } else { self.trimmed };
         if seq > self.last {
             tx.prepare_cached("INSERT INTO frames (seq, frame) VALUES (?1, ?2)")?.execute(params![seq, frame])?;
         }
@@ -218,11 +238,26 @@ impl Writer {
     }
 }
 
+/// A record's key, and what it is now; nothing if it is gone.
+type Latest<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// How many of these make up so many bytes.
+fn part_length(records: &[Latest<'_>], part_bytes: usize) -> usize {
+    let mut bytes = 0;
+    let of = |(key, value): &Latest<'_>| key.len() + value.map_or(0, <[u8]>::len);
+    let is_over = |record| {
+        bytes += of(record);
+        bytes >= part_bytes
+    };
+    records.iter().position(is_over).map_or(records.len(), |last| last + 1)
+}
+
 /// Folds frames into the snapshot. Belongs to a thread of its own.
 #[derive(Debug)]
 pub(super) struct Folder {
     journal: Connection,
     snapshot: Connection,
+    part_bytes: usize,
 }
 
 impl Folder {
@@ -238,8 +273,10 @@ impl Folder {
         self.snapshot.query_row("SELECT through FROM folded", [], |row| row.get(0))
     }
 
-    /// Folds the next frames, a few MiB of them; the last frame the snapshot contains then.
-    pub(super) fn step(&mut self, folded: u64) -> rusqlite::Result<u64> {
+    /// Folds the next frames; the last frame the snapshot contains then, on disk. They are written in parts, `rest` is told how long each took, and
+    /// after a part that is not the last all that is lost is its work: what it wrote is in frames that are still there, and they are read
+    /// after the snapshot. It goes on unless `rest` says no.
+    pub(super) fn step(&mut self, folded: u64, rest: impl Fn(Duration) -> bool) -> rusqlite::Result<u64> {
         let frames = self.next_frames(folded)?;
         let Some((through, _)) = frames.last() else { return Ok(folded) };
         // The last write of a record wins; in the order of keys the B-tree is written once.
@@ -249,20 +286,39 @@ impl Folder {
         }
         let mut latest: Vec<_> = latest.into_iter().collect();
         latest.sort_unstable();
+        let mut latest = latest.as_slice();
+        loop {
+            let began = Instant::now();
+            let (part, others) = latest.split_at(part_length(latest, self.part_bytes));
+            self.put(part, others.is_empty().then_some(*through))?;
+            if others.is_empty() {
+                return Ok(*through);
+            }
+            if !rest(began.elapsed()) {
+                return Ok(folded);
+            }
+            latest = others;
+        }
+    }
+
+    /// Writes records to the snapshot, and through which frame it is whole; on disk when it returns.
+    fn put(&mut self, records: &[Latest<'_>], through: Option<u64>) -> rusqlite::Result<()> {
         let tx = self.snapshot.transaction()?;
         {
             let mut put = tx.prepare_cached("REPLACE INTO records (key, value) VALUES (?1, ?2)")?;
             let mut delete = tx.prepare_cached("DELETE FROM records WHERE key = ?1")?;
-            for (key, value) in latest {
+            for (key, value) in records {
                 match value {
                     Some(value) => put.execute(params![key, value])?,
                     None => delete.execute([key])?,
                 };
             }
         }
-        tx.execute("UPDATE folded SET through = ?1", [through])?;
+        if let Some(through) = through {
+            tx.execute("UPDATE folded SET through = ?1", [through])?;
+        }
         tx.commit()?;
-        Ok(*through)
+        self.snapshot.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }
 
     /// The next frames to fold, with their numbers.
@@ -284,9 +340,8 @@ impl Folder {
         Ok(frames)
     }
 
-    /// Copies both write-ahead logs back into their files; the size of the journal's, in pages.
+    /// Copies the journal's write-ahead log back into its file; its size, in pages.
     pub(super) fn checkpoint(&self) -> rusqlite::Result<u64> {
-        self.snapshot.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         let pages: Option<i64> = self.journal.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1)).optional()?;
         Ok(pages.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }

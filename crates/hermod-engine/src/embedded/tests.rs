@@ -7,9 +7,10 @@ use hermod_core::limit::meter::Bucket;
 use hermod_core::limit::{Act, Check, Limited, Meter, Verdict};
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::push::Push;
-use hermod_core::queue::{Delivery, Due, Terms};
-use hermod_core::{Micros, Once, Outcome, Partitions, QueueId, RuleId, SpaceId, Subject};
+use hermod_core::queue::{Claim, Delivery, Due, Settle, SettleAct, Terms};
+use hermod_core::{Micros, Once, Operation, Outcome, Partitions, QueueId, Recipient, RuleId, SpaceId, Subject};
 
+use super::journal::Files;
 use super::{Embedded, Options};
 use crate::clock::{Clock, ManualClock};
 use crate::{Durability, EngineError, OpenError};
@@ -204,6 +205,53 @@ async fn overwriting_one_record_keeps_the_files_small() {
     drop(engine);
     let engine = Embedded::open(options(&folder)).unwrap();
     assert_eq!(left(&engine, &op).await.1, (1 << 20) - charged - 1);
+}
+
+async fn done<O: Operation>(engine: &Embedded, op: &O) -> O::Answer {
+    match engine.run(op, None).await.unwrap().outcome {
+        Outcome::Done(answer) => answer,
+        _ => panic!("not done"),
+    }
+}
+
+/// Folding writes a large step in parts. One that ended after some of them has left records in the snapshot that are newer than
+/// it says; the frames that follow make them what they are.
+#[tokio::test]
+async fn folding_that_was_cut_short_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (queue, place) = (QueueId::new("q").unwrap(), Partitions::DEFAULT.place(&SpaceId::default_space(), "q"));
+    let failing = Failing { max_attempts: 3, drops: false, drop_after: None };
+    let push = |n: usize| {
+        let mut one = Delivery::new(Due::In(Micros::ZERO), true, format!("\"{}\"", "x".repeat(n % 700)));
+        one.to = Some(Recipient::new(format!("r{}", n % 23)).unwrap());
+        Push::new(place.clone(), queue.clone(), Terms::default(), failing, vec![one])
+    };
+    let claim = Claim::new(place.clone(), queue.clone(), Terms::default(), 15, Micros::saturating(3_600_000_000), failing);
+    let files = Files::new(folder.path());
+    let mut dump = None;
+    for cut_at in [usize::MAX, 1, 2, 4, 6, usize::MAX, 3, 5] {
+        let engine = Embedded::open(options(&folder)).unwrap();
+        assert!(dump.is_none_or(|dump| dump == engine.dump()), "another state after folding ended with part {cut_at}");
+        for n in 0..60 {
+            done(&engine, &push(n)).await;
+        }
+        for n in 0..4 {
+            let held: Vec<_> = done(&engine, &claim).await.handed.iter().map(|handed| (handed.number, handed.token)).collect();
+            let act = if n == 3 { SettleAct::GiveBack } else { SettleAct::Ack };
+            done(&engine, &Settle::new(place.clone(), queue.clone(), Terms::default(), act, &failing, held)).await;
+        }
+        dump = Some(engine.dump());
+        engine.close().await.unwrap();
+        drop(engine);
+        let mut fold = files.folder(1 << 10).unwrap();
+        let (before, parts) = (fold.folded().unwrap(), std::cell::Cell::new(0));
+        let goes_on = |_| {
+            parts.set(parts.get() + 1);
+            parts.get() < cut_at
+        };
+        let through = fold.step(before, goes_on).unwrap();
+        assert_eq!(through > before, cut_at == usize::MAX, "it took {} parts", parts.get());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
