@@ -5,7 +5,8 @@
 --         <I2BI4I4I2 how many there are that differ in their keys only, keys of each, length of once, length of
 --         its own, which of the following it shares (0: none)>,
 --         once: fingerprint[16] <I8 keep_us, the same for all of a call> note, its own; then what operations share, each once
--- REPLY   <I8 now>, then per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
+-- REPLY   <I8I4 now, length> and all replies, each of that length, as one string; or
+--         <I8 now>, then per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
 --       | 'C': the key was another request's | 'T' <I8 now>: what was given is about another time | its own
 --
 -- One call may carry several operations: each is whole by itself, and what a call costs is shared.
@@ -43,6 +44,18 @@ local function keep_reply(reply)
   call('PSETEX', once_name, keep_px, kept)
 end
 
+-- The answer of a call. Replies of one length, as those of checks under the same rules, go out as one string: every item of an answer costs Redis,
+-- and whoever reads it, more than its bytes do.
+local function together(replies, n)
+  if n < 3 then return replies end
+  local length = #replies[2]
+  if length == 0 then return replies end
+  for i = 3, n do
+    if #replies[i] ~= length then return replies end
+  end
+  return { pack_ints('<I8I4', now, length), concat(replies, '', 2, n) }
+end
+
 -- Runs operate(first_key, at, shared, keep) for every operation of the call; its own argument begins at
 -- `at`, in the same place for those that differ in their keys only; `shared` says what it shares with
 -- others, 0 if nothing; keep(reply) keeps the reply of one that changed something, if there is a key for it.
@@ -78,7 +91,7 @@ local function drive(operate, recall)
     end
     at = at + once_size + own_size
   end
-  return replies
+  return together(replies, n)
 end
 
 local function get_globals()

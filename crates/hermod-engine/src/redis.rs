@@ -312,9 +312,17 @@ fn replies_of(value: Value) -> Result<Vec<Reply>, RedisError> {
                 Value::ServerError(fault) => Err(fault.into()),
                 _ => Err(bad_reply()),
             });
-            let time = items.next().unwrap_or_else(|| Err(bad_reply()))?;
-            let now = time.try_into().ok().and_then(|bytes| Micros::new(u64::from_le_bytes(bytes))).ok_or_else(bad_reply)?;
-            items.map(|item| item.map(|bytes| Reply::at(now, bytes))).collect()
+            let head = items.next().unwrap_or_else(|| Err(bad_reply()))?;
+            let (time, length) = head.split_first_chunk().ok_or_else(bad_reply)?;
+            let now = Micros::new(u64::from_le_bytes(*time)).ok_or_else(bad_reply)?;
+            if length.is_empty() {
+                return items.map(|item| item.map(|bytes| Reply::at(now, bytes))).collect();
+            }
+            // All of one length, together.
+            let length = length.try_into().map(u32::from_le_bytes).ok().and_then(|length| usize::try_from(length).ok());
+            let length = length.filter(|length| *length > 0).ok_or_else(bad_reply)?;
+            let all = items.next().unwrap_or_else(|| Err(bad_reply()))?;
+            Ok(all.chunks(length).map(|bytes| Reply::at(now, bytes.to_vec())).collect())
         }
         Value::ServerError(fault) => Err(fault.into()),
         _ => Err(bad_reply()),
