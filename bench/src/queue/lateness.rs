@@ -5,7 +5,8 @@
 //! where all consumers wait for the disk nobody waits for a delivery, and it would be that which is measured.
 //!
 //! On the embedded engine a lease is on disk before anybody is told. So what one fsync costs meanwhile is measured beside it: who claims
-//! what is due already can not be faster, and one that takes longer than deliveries are claimed ahead makes them late.
+//! what is due already can not be faster, and one that takes longer than deliveries are claimed ahead makes them late. So is how late
+//! the machine wakes a thread that only sleeps, as nobody can be told sooner than that.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -25,11 +26,15 @@ use super::wire::Wire;
 const WAITING: usize = 1_000_000;
 const FLOW: usize = 4_000;
 const FLOW_EVERY: Duration = Duration::from_millis(5);
-const CONSUMERS: usize = 4;
+/// Each delivery is held for whoever waits for it up to 25 ms before its time, so 200 a second take five of those who poll; a few more
+/// are there, or none would be waiting after a moment in which the machine stood still.
+const CONSUMERS: usize = 8;
 const LEASE_MS: i64 = 30_000;
 /// So often an fsync is measured, and so much is written for it: about what a commit writes.
 const FSYNC_EVERY: Duration = Duration::from_millis(20);
 const FSYNC_BYTES: usize = 8 << 10;
+/// What sleeps beside it, to see how late the machine itself wakes somebody.
+const SLEEP: Duration = Duration::from_millis(5);
 
 pub(super) async fn run() -> Result<()> {
     run_on("embedded", None, 5.0).await?;
@@ -52,9 +57,13 @@ async fn run_on(name: &str, store: Option<&str>, wanted_ms: f64) -> Result<()> {
             let is_over = Arc::clone(&is_over);
             move || fsyncs(&is_over)
         });
+        let bare = tokio::task::spawn_blocking({
+            let is_over = Arc::clone(&is_over);
+            move || sleeps(&is_over)
+        });
         let seen = flow(&target, is_stream).await;
         is_over.store(true, Ordering::Relaxed);
-        let (seen, disk) = (seen?, disk.await??);
+        let (seen, disk, bare) = (seen?, disk.await??, bare.await??);
         let ms = |times: &Histogram<u64>, q: f64| Duration::from_micros(times.value_at_quantile(q)).as_secs_f64() * 1e3;
         let say = |who: &str, times: &Histogram<u64>| {
             let (p50, p99, max) = (ms(times, 0.5), ms(times, 0.99), ms(times, 1.0));
@@ -62,6 +71,7 @@ async fn run_on(name: &str, store: Option<&str>, wanted_ms: f64) -> Result<()> {
             p99
         };
         say("one fsync, meanwhile", &disk);
+        say("a bare sleep, meanwhile", &bare);
         let p99 = say("by the consumer's clock", &seen.felt);
         let word = if p99 < wanted_ms && seen.early == 0 { "reached" } else { "NOT reached" };
         println!(
@@ -118,6 +128,17 @@ fn fsyncs(is_over: &AtomicBool) -> Result<Histogram<u64>> {
         file.sync_all()?;
         times.saturating_record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         std::thread::sleep(FSYNC_EVERY);
+    }
+    Ok(times)
+}
+
+/// How late a thread is woken that does nothing but sleep.
+fn sleeps(is_over: &AtomicBool) -> Result<Histogram<u64>> {
+    let mut times = Histogram::new_with_bounds(1, 60_000_000, 3)?;
+    while !is_over.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        std::thread::sleep(SLEEP);
+        times.saturating_record(u64::try_from(began.elapsed().saturating_sub(SLEEP).as_micros()).unwrap_or(u64::MAX));
     }
     Ok(times)
 }

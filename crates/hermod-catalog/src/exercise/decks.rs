@@ -220,6 +220,9 @@ async fn who_is_named_is_found_and_a_change_is_noticed(a: &Catalog, b: &Catalog)
     assert_eq!(everyones(a, &space, "tips"), [("all".into(), 1)]);
     assert_eq!(view(a, &space, "tips").named, 2);
     eventually("those named are counted", SEEN_WITHIN, async || b.deck(&space, &tips).is_some_and(|view| view.named == 2)).await;
+    // Changes are seen in their order; what was read with an earlier one may be read once more with its own.
+    a.put_deck(&space, deck("last"), None).await.unwrap();
+    eventually("all of it is seen", SEEN_WITHIN, async || b.deck(&space, &id("last")).is_some()).await;
     for catalog in [a, b] {
         assert_eq!(own(catalog, &space, "tips", "ann").await, ["x", "w"]);
         assert_eq!(own(catalog, &space, "tips", "bob").await, ["x"]);
