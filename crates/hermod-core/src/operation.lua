@@ -17,17 +17,13 @@
 --
 -- All of it is one library of functions: what stands outside of them is made once, when the library is loaded, and stays from one call to
 -- the next. So `begin` sets what belongs to a call, and an operation what is its own, before it is read: the call before may have ended anywhere.
+-- A function can see 200 locals at most; those of queues see 185.
+
 -- What there is while a function runs, and not yet while the library is loaded: begin_call() gets it.
 local call, unpack_ints, pack_ints, sub, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs
 -- Of the call: its keys and arguments, the time, all operations. A clock that is given may stand still, so collecting garbage waits
 -- for `slack_ms`, an hour longer than it must.
 local KEYS, ARGV, now, given, slack_ms, slack_us
-
--- What operations share; nothing at all for 0.
-local function shared_by(shared)
-  if shared == 0 then return '' end
-  return ARGV[shared + 2]
-end
 
 -- Keeps the reply of the operation whose idempotency key is at hand: its name, where it begins in what was given, how long it is.
 -- Until when is the same for all of a call. What was kept in this call is known to those who come after it.

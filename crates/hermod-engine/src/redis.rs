@@ -230,7 +230,7 @@ impl Inner {
         let command = fcall(function, self.options.clock.given(), calls);
         let mut sent = self.send(&command, calls, replicas).await;
         for _ in 0..LOAD_AGAIN_MAX {
-            // Somebody emptied the store, or a node is new to its cluster.
+            // Somebody threw them away, or a node is new to its cluster.
             if !sent.as_ref().is_err_and(fitness::is_unknown_function) {
                 break;
             }
@@ -245,7 +245,8 @@ impl Inner {
     async fn send(&self, command: &Cmd, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
         let lanes = self.link.connection().map_err(|_| not_connected())?;
         let key = key_of(calls);
-        // A quarter of the time to get at a lane, one to wait, one to wait again where the functions were missing, one in reserve.
+        // A quarter of the time to get at a lane, one to wait, one to wait again where the functions were missing, one in reserve; more than
+        // that only where they are missing again and again.
         let quarter = self.options.timeout / 4;
         let lane = if replicas > 0 { lanes.durable(key, quarter).await } else { None };
         // Whoever finds the lane taken by those who wait in vain does not, and says so.
@@ -322,6 +323,9 @@ fn replies_of(value: Value) -> Result<Vec<Reply>, RedisError> {
             let length = length.try_into().map(u32::from_le_bytes).ok().and_then(|length| usize::try_from(length).ok());
             let length = length.filter(|length| *length > 0).ok_or_else(bad_reply)?;
             let all = items.next().unwrap_or_else(|| Err(bad_reply()))?;
+            if all.len() % length != 0 || items.next().is_some() {
+                return Err(bad_reply());
+            }
             Ok(all.chunks(length).map(|bytes| Reply::at(now, bytes.to_vec())).collect())
         }
         Value::ServerError(fault) => Err(fault.into()),

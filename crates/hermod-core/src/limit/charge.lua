@@ -3,7 +3,7 @@
 -- ARGV    none of its own: the rules are limit/meter.lua's
 -- REPLY   the head of every rule's record: charged, or done as was asked; if a rule that enforces refused, as
 --         they are, and nothing was changed
--- What is to be written: rule, record, and so on; and what is shown. Used again by every operation of the call.
+-- What is to be written: rule, record, and so on; and what is shown. Used again by every operation.
 local writes, shown = {}, {}
 
 -- What was given is about another time.

@@ -18,11 +18,6 @@ end
 -- Where nothing is owed any more, as most find it who come back after a while, all operations that differ in their keys only come to
 -- the same, and it is made once for them: the reply, and what is written. `before` is when the last record ended.
 local none, fresh, fresh_reply, fresh_last, fresh_till = {}, {}, nil, nil, nil
-local function begin()
-  read_rules()
-  given_at, fresh_reply = 0, nil
-end
-
 local function check_afresh(key, before, keep)
   if not fresh_reply then
     fresh_reply, fresh_last, fresh_till = test(act, cost, rules, none)
@@ -38,6 +33,11 @@ local function check_afresh(key, before, keep)
     if keep then keep('a' .. pack_ints('<I8', now) .. fresh_reply) end
   end
   return fresh_reply
+end
+
+local function begin()
+  read_rules()
+  given_at, fresh_reply = 0, nil
 end
 
 -- Under two or three buckets, as most that are not under one: no table is filled, which is a tenth of the time.

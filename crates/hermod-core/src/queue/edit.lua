@@ -65,4 +65,4 @@ define('queue_edit', function(first_key, at, _, keep)
   local reply = 'e' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. concat(replies)
   if keep and any then keep(reply) end
   return reply
-end, { frees = true, begin = begin_tending })
+end, { frees = true })

@@ -51,4 +51,4 @@ define('queue_recipient', function(first_key, at, _, keep)
   local reply = 'r' .. pack_ints('<I8I8B', now, length, line and 1 or 0) .. first_of .. worker .. woken() .. (stored or '')
   if keep and is_pinned == 1 then keep(reply) end
   return reply
-end, { begin = begin_tending })
+end)

@@ -130,4 +130,4 @@ define('queue_settle', function(first_key, at, _, keep)
   local reply = 's' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. joined(replies, count)
   if keep and any then keep(reply) end
   return reply
-end, { frees = true, begin = begin_tending })
+end, { frees = true })

@@ -44,7 +44,7 @@ local function weigh(record, but)
   return value, since, held, next_end, liens
 end
 
--- What is said of accounts, by their place in the plan: lists that all operations of a call share, as most need no more. What few
+-- What is said of accounts, by their place in the plan: lists that all operations share, as most need no more. What few
 -- say (what is expected, holds, bounds and codes) stands in a table of its own.
 local names, deltas, assets, flagged, more = {}, {}, {}, {}, {}
 local had, since, on_hold, next_end, liens, after = {}, {}, {}, {}, {}, {}

@@ -23,7 +23,7 @@ const SWEEP_STEP: usize = 256;
 const BACKLOG_MAX: usize = 4 << 20;
 /// How long it waits then.
 const BACKLOG_WAIT: Duration = Duration::from_millis(2);
-/// Folding and copying back the write-ahead logs is considered this often.
+/// Folding, and copying back the journal's write-ahead log, is considered this often.
 const FOLD_EVERY: Duration = Duration::from_millis(500);
 /// Below so many times what is folded at all, folding rests after each part for as long as the part took, so that commits find the
 /// disk idle half of the time. With more to do than that it falls behind, and does not rest.
@@ -115,19 +115,22 @@ fn fold_and_checkpoint(inner: &Inner, mut folder: Folder, fold_at: u64) {
 fn fold(inner: &Inner, folder: &mut Folder, fold_at: u64) -> rusqlite::Result<()> {
     let before = folder.folded()?;
     let mut folded = before;
-    let backlog = folder.backlog(folded)?;
-    if backlog >= fold_at {
+    inner.committer.folded(folded);
+    // Not until nothing is left: where commits go on, a step would fold what came during the one before, without end.
+    loop {
+        let backlog = folder.backlog(folded)?;
+        if backlog < fold_at || inner.background.is_closed() {
+            break;
+        }
         let is_calm = backlog < fold_at.saturating_mul(REST_BELOW);
         let rest = |took| if is_calm { inner.background.pause(took) } else { !inner.background.is_closed() };
-        loop {
-            let through = folder.step(folded, rest)?;
-            if through == folded || inner.background.is_closed() {
-                break;
-            }
-            folded = through;
+        let through = folder.step(folded, rest)?;
+        if through == folded {
+            break;
         }
+        folded = through;
+        inner.committer.folded(folded);
     }
-    inner.committer.folded(folded);
     let logged = inner.committer.logged();
     if folded > before || logged >= COPY_AT {
         let log_pages = folder.checkpoint()?;

@@ -37,11 +37,11 @@ const FOLD_STEP_BYTES: usize = 64 << 20;
 const TRIM_STEP: u64 = 64;
 const TRIM_STEP_BYTES: u64 = 256 << 10;
 
-fn connect(path: &Path, synchronous: &str) -> rusqlite::Result<Connection> {
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.busy_timeout(Duration::from_secs(10))?;
     db.pragma_update(None, "journal_mode", "wal")?;
-    db.pragma_update(None, "synchronous", synchronous)?;
+    db.pragma_update(None, "synchronous", "full")?;
     // Copying the log back into the file is the folder's work, never a commit's.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     Ok(db)
@@ -63,12 +63,11 @@ impl Files {
     }
 
     fn journal(&self) -> rusqlite::Result<Connection> {
-        connect(&self.folder.join("journal.db"), "full")
+        connect(&self.folder.join("journal.db"))
     }
 
-    /// What it holds is on disk when its log was copied back; until then the journal has it.
     fn snapshot(&self) -> rusqlite::Result<Connection> {
-        connect(&self.folder.join("snapshot.db"), "normal")
+        connect(&self.folder.join("snapshot.db"))
     }
 
     /// Creates what is missing and checks what is there.
@@ -273,9 +272,9 @@ impl Folder {
         self.snapshot.query_row("SELECT through FROM folded", [], |row| row.get(0))
     }
 
-    /// Folds the next frames; the last frame the snapshot contains then, on disk. They are written in parts, `rest` is told how long each took, and
-    /// after a part that is not the last all that is lost is its work: what it wrote is in frames that are still there, and they are read
-    /// after the snapshot. It goes on unless `rest` says no.
+    /// Folds the next frames; the last frame the snapshot contains then, on disk. They are written in parts; `rest` is told how long each
+    /// took, and whether to go on. Where it ends before the last part nothing is lost: what the others wrote is in frames that are still there, which are
+    /// read after the snapshot.
     pub(super) fn step(&mut self, folded: u64, rest: impl Fn(Duration) -> bool) -> rusqlite::Result<u64> {
         let frames = self.next_frames(folded)?;
         let Some((through, _)) = frames.last() else { return Ok(folded) };
@@ -291,10 +290,11 @@ impl Folder {
             let began = Instant::now();
             let (part, others) = latest.split_at(part_length(latest, self.part_bytes));
             self.put(part, others.is_empty().then_some(*through))?;
+            let goes_on = rest(began.elapsed());
             if others.is_empty() {
                 return Ok(*through);
             }
-            if !rest(began.elapsed()) {
+            if !goes_on {
                 return Ok(folded);
             }
             latest = others;
@@ -318,6 +318,7 @@ impl Folder {
             tx.execute("UPDATE folded SET through = ?1", [through])?;
         }
         tx.commit()?;
+        // Soon, so that it is little. What it does not copy, because somebody reads, the next one does.
         self.snapshot.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }
 
