@@ -85,8 +85,6 @@ impl Batch {
         // Given back also if this task falls over: the others must not wait for it for ever.
         let mut turn = Turn { batch: Arc::clone(&self), is_over: false };
         loop {
-            // Whoever was answered just now, and asks again at once, is in it too.
-            tokio::task::yield_now().await;
             let now = Instant::now();
             let (calls, asked): (Vec<_>, VecDeque<_>) = {
                 let mut state = self.state.lock();
