@@ -43,7 +43,7 @@ struct Post {
     sooner: u64,
 }
 
-async fn open(url: &str) -> Result<Engine> {
+pub(crate) async fn open(url: &str) -> Result<Engine> {
     Ok(Engine::Redis(Redis::open(Options::new(Address::parse(url)?)).await?))
 }
 

@@ -16,9 +16,21 @@ use crate::operation::Operation;
 pub struct Script {
     /// Its name in logs and metrics, and its path under `src/`: `limit/check`.
     pub name: &'static str,
+    /// So many operations share a call at most: it must not hold up the others for long.
+    pub together: usize,
 }
 
 impl Script {
+    /// What takes some tens of microseconds.
+    pub const fn short(name: &'static str) -> Script {
+        Script { name, together: 32 }
+    }
+
+    /// What reads or moves many things at once.
+    pub const fn long(name: &'static str) -> Script {
+        Script { name, together: 8 }
+    }
+
     /// Its name on the store.
     pub fn function(self) -> String {
         format!("{}_{}", LIBRARY.name, self.name.replace('/', "_"))

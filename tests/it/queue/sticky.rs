@@ -34,7 +34,7 @@ impl Caller {
         self.claim(queue, asked).await
     }
 
-    async fn heartbeat(&self, queue: &str, worker: &Worker) -> Result<u16> {
+    pub(super) async fn heartbeat(&self, queue: &str, worker: &Worker) -> Result<u16> {
         let path = format!("/v1/queues/{queue}/workers/{}/heartbeat", worker.name);
         Ok(self.post(&path, &json!({"incarnation": worker.incarnation})).await?.status)
     }

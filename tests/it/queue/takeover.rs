@@ -4,15 +4,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hermod_core::queue::{Act, Failing, Member, Staff, Terms, Upkeep};
+use hermod_core::{Micros, Place, QueueId, SpaceId, WorkerId};
+use hermod_engine::Engine;
 use hermod_tests::server::{Cluster, Hermod};
 use hermod_tests::{Store, unique};
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::load::{Load, join};
+use super::sticky::Worker;
 use super::stream::Stream;
 use super::{Caller, Live, SOON, shared};
 use crate::outage::until;
+use crate::wake;
 
 const RECIPIENTS: u64 = 40;
 /// The node time-out of 2 s, an election, and a machine that does much else.
@@ -216,5 +221,48 @@ async fn a_mute_socket_is_noticed_within_the_time_of_a_worker() -> Result<()> {
         ensure!(silent_since.elapsed() < Duration::from_millis(3_500), "{store:?}: after {:?}", silent_since.elapsed());
         live.stop().await;
     }
+    Ok(())
+}
+
+/// Tells every partition but the one where all workers are looked for that this one lives for `ttl` from now on.
+async fn renew_elsewhere(engine: &Engine, space: &SpaceId, worker: &Worker, ttl: Duration) -> Result<()> {
+    let queue = QueueId::new("q")?;
+    let home = engine.partitions().place(space, &format!("queue {queue}")).partition;
+    let failing = Failing { max_attempts: 5, drops: false, drop_after: None };
+    let upkeep = Upkeep { ttl: Micros::from_duration(ttl).context("a time")?, idle_after: Micros::MAX, failing };
+    let member = Member { worker: WorkerId::new(&worker.name)?, incarnation: worker.incarnation.as_u64().context("a number")?, age: Micros::ZERO };
+    for partition in (0..engine.partitions().count()).filter(|partition| *partition != home) {
+        let place = Place { space: space.clone(), partition };
+        let terms = Terms { is_sticky: true, floor: 0 };
+        engine.run(&Staff::new(place, queue.clone(), terms, Act::Renew, upkeep, vec![member.clone()]), None).await?;
+    }
+    Ok(())
+}
+
+/// Partitions are told of a worker one after the other, so its time ends in some of them later than where it is looked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_are_moved_also_where_the_silent_worker_s_time_ends_later() -> Result<()> {
+    const MANY: u64 = 5_000;
+    let (url, space) = (shared(Store::Redis)?, unique("later"));
+    let live = Live::start(&url, &space).await?;
+    let team = &live.team;
+    team.sticky("q", json!({"worker_ttl": "3s"})).await?;
+    let silent = team.register("q", "silent").await?;
+    let lines: String = (0..MANY).map(|n| format!("{{\"to\":\"r{n}\",\"payload\":1}}\n")).collect();
+    team.push_lines("q", &lines).await?;
+    let heir = team.register("q", "heir").await?;
+    renew_elsewhere(&wake::open(&url).await?, &SpaceId::new(&space)?, &silent, Duration::from_millis(3_500)).await?;
+    let told = Instant::now();
+    loop {
+        ensure!(team.heartbeat("q", &heir).await? == 200, "one who lives was taken for gone");
+        let workers = team.get("/v1/queues/q/workers").await?.expect(200)?;
+        let items = workers["items"].as_array().context("a list")?;
+        if items.iter().any(|item| item["worker"] == "heir" && item["recipients"] == MANY) {
+            break;
+        }
+        ensure!(told.elapsed() < Duration::from_secs(3 + 5), "not all have moved: {workers}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    live.stop().await;
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Recorded {
 impl Operation for ReadEvents {
     type Answer = Recorded;
 
-    const SCRIPT: Script = Script { name: "event/read" };
+    const SCRIPT: Script = Script::long("event/read");
 
     fn place(&self) -> &Place {
         &self.place

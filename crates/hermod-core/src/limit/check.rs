@@ -101,7 +101,7 @@ where
 {
     type Answer = Checked;
 
-    const SCRIPT: Script = Script { name: "limit/check" };
+    const SCRIPT: Script = Script::short("limit/check");
 
     fn place(&self) -> &Place {
         self.place.place()

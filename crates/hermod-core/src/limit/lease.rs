@@ -138,7 +138,7 @@ impl Lease {
 impl Operation for Lease {
     type Answer = Leased;
 
-    const SCRIPT: Script = Script { name: "limit/lease" };
+    const SCRIPT: Script = Script::short("limit/lease");
 
     fn place(&self) -> &Place {
         &self.place

@@ -58,7 +58,7 @@ impl Reserve {
 impl Operation for Reserve {
     type Answer = Reserved;
 
-    const SCRIPT: Script = Script { name: "limit/reserve" };
+    const SCRIPT: Script = Script::short("limit/reserve");
 
     fn place(&self) -> &Place {
         &self.place

@@ -35,7 +35,7 @@ pub struct ResetAnswer {
 impl Operation for Reset {
     type Answer = ResetAnswer;
 
-    const SCRIPT: Script = Script { name: "limit/reset" };
+    const SCRIPT: Script = Script::short("limit/reset");
 
     fn place(&self) -> &Place {
         &self.place

@@ -78,7 +78,7 @@ impl Settle {
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = Script { name: "limit/settle" };
+    const SCRIPT: Script = Script::short("limit/settle");
 
     fn place(&self) -> &Place {
         &self.place

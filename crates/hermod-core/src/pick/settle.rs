@@ -71,7 +71,7 @@ impl Settle {
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = Script { name: "pick/settle" };
+    const SCRIPT: Script = Script::short("pick/settle");
 
     fn place(&self) -> &Place {
         &self.place

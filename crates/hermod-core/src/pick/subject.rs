@@ -56,7 +56,7 @@ impl About {
 impl Operation for About {
     type Answer = Known;
 
-    const SCRIPT: Script = Script { name: "pick/subject" };
+    const SCRIPT: Script = Script::short("pick/subject");
 
     fn place(&self) -> &Place {
         &self.place

@@ -248,7 +248,7 @@ impl History {
 impl Operation for Take {
     type Answer = Taken;
 
-    const SCRIPT: Script = Script { name: "pick/take" };
+    const SCRIPT: Script = Script::short("pick/take");
 
     fn place(&self) -> &Place {
         &self.place

@@ -237,7 +237,7 @@ pub struct Claimed {
 impl Operation for Claim {
     type Answer = Claimed;
 
-    const SCRIPT: Script = Script { name: "queue/claim" };
+    const SCRIPT: Script = Script::short("queue/claim");
 
     fn place(&self) -> &Place {
         &self.place

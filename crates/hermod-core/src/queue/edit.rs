@@ -133,7 +133,7 @@ pub struct Edits {
 impl Operation for Edit {
     type Answer = Edits;
 
-    const SCRIPT: Script = Script { name: "queue/edit" };
+    const SCRIPT: Script = Script::long("queue/edit");
 
     fn place(&self) -> &Place {
         &self.place

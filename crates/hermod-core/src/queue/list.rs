@@ -174,7 +174,7 @@ pub struct Listed {
 impl Operation for List {
     type Answer = Listed;
 
-    const SCRIPT: Script = Script { name: "queue/list" };
+    const SCRIPT: Script = Script::long("queue/list");
 
     fn place(&self) -> &Place {
         &self.place

@@ -107,7 +107,7 @@ impl Push {
 impl Operation for Push {
     type Answer = Pushed;
 
-    const SCRIPT: Script = Script { name: "queue/push" };
+    const SCRIPT: Script = Script::short("queue/push");
 
     fn place(&self) -> &Place {
         &self.place

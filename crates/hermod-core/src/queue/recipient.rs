@@ -107,7 +107,7 @@ pub struct Explained {
 impl Operation for Look {
     type Answer = Explained;
 
-    const SCRIPT: Script = Script { name: "queue/recipient" };
+    const SCRIPT: Script = Script::short("queue/recipient");
 
     fn place(&self) -> &Place {
         &self.place

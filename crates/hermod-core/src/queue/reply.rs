@@ -38,7 +38,7 @@ pub struct Fetched {
 impl Operation for Fetch {
     type Answer = Fetched;
 
-    const SCRIPT: Script = Script { name: "queue/reply" };
+    const SCRIPT: Script = Script::short("queue/reply");
 
     fn place(&self) -> &Place {
         &self.place

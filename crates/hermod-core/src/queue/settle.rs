@@ -150,7 +150,7 @@ pub struct Settled {
 impl Operation for Settle {
     type Answer = Settled;
 
-    const SCRIPT: Script = Script { name: "queue/settle" };
+    const SCRIPT: Script = Script::short("queue/settle");
 
     fn place(&self) -> &Place {
         &self.place

@@ -95,7 +95,7 @@ pub struct Counts {
 impl Operation for Stats {
     type Answer = Counts;
 
-    const SCRIPT: Script = Script { name: "queue/stats" };
+    const SCRIPT: Script = Script::long("queue/stats");
 
     fn place(&self) -> &Place {
         &self.place

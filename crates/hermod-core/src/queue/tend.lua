@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua and queue/owners.lua name
 -- ARGV    none of its own
 -- REPLY   none of its own
-local TENDED_SOME, CALL_MOST = 10, 50
+local TENDED_SOME, CALL_MOST = 10, 25
 -- The operations that share a call share this too: however many there are, others are not held up for longer. What is left
 -- is told as more to do.
 local call_left

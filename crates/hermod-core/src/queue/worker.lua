@@ -6,7 +6,7 @@
 --         <I2I2B moved dead more> <I2 workers>, each <BI8 0 gone 1 live 2 draining 3 full, incarnation>
 --         <I2 woken>, each <I8Bc0 time owner>
 local JOIN, CLOSE, DRAIN, LEAVE = 0, 2, 3, 4
-local WORKERS_MAX, MOVED_MAX, TRIM_MAX = 1000, 50, 50
+local WORKERS_MAX, MOVED_MAX, TRIM_MAX = 1000, 25, 50
 
 local function renew(name, old, incarnation, till, flags)
   keep_worker(name, old, incarnation, till, 0, flags, sub(old, WORKER_SIZE + 1))

@@ -22,7 +22,7 @@ use crate::state::{Full, State};
 /// So many workers are told of in one step.
 pub const MEMBERS_MAX: usize = 200;
 /// So many recipients are moved in one step.
-pub const MOVED_MAX: usize = 50;
+pub const MOVED_MAX: usize = 25;
 
 /// Why a recipient has another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ pub struct Staffed {
 impl Operation for Staff {
     type Answer = Staffed;
 
-    const SCRIPT: Script = Script { name: "queue/worker" };
+    const SCRIPT: Script = Script::long("queue/worker");
 
     fn place(&self) -> &Place {
         &self.place

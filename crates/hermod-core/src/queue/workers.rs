@@ -82,7 +82,7 @@ fn count(n: usize) -> u64 {
 impl Operation for Roll {
     type Answer = Rolled;
 
-    const SCRIPT: Script = Script { name: "queue/workers" };
+    const SCRIPT: Script = Script::long("queue/workers");
 
     fn place(&self) -> &Place {
         &self.place

@@ -264,7 +264,7 @@ fn overdrawn(posting: &Posting, is: Balance, cell: impl Fn(&Account) -> Cell, no
 impl Operation for Apply {
     type Answer = Applied;
 
-    const SCRIPT: Script = Script { name: "realm/apply" };
+    const SCRIPT: Script = Script::short("realm/apply");
 
     fn place(&self) -> &Place {
         &self.place

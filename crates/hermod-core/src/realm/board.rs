@@ -55,7 +55,7 @@ impl ReadBoard {
 impl Operation for ReadBoard {
     type Answer = Ranked;
 
-    const SCRIPT: Script = Script { name: "realm/board" };
+    const SCRIPT: Script = Script::long("realm/board");
 
     fn place(&self) -> &Place {
         &self.place

@@ -40,7 +40,7 @@ impl ReadDue {
 impl Operation for ReadDue {
     type Answer = Waiting;
 
-    const SCRIPT: Script = Script { name: "realm/due" };
+    const SCRIPT: Script = Script::short("realm/due");
 
     fn place(&self) -> &Place {
         &self.place

@@ -47,7 +47,7 @@ impl ReadLedger {
 impl Operation for ReadLedger {
     type Answer = Commits;
 
-    const SCRIPT: Script = Script { name: "realm/ledger" };
+    const SCRIPT: Script = Script::long("realm/ledger");
 
     fn place(&self) -> &Place {
         &self.place

@@ -18,8 +18,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Inner, not_connected};
 
-/// So many operations share a call. A script must not hold up the others for long.
-const BATCH_MAX: usize = 32;
 /// So many calls are on their way before operations wait for each other.
 const UNDER_WAY_MAX: usize = 2;
 
@@ -95,7 +93,7 @@ impl Batch {
                     turn.is_over = true;
                     return;
                 }
-                let many = state.waiting.len().min(BATCH_MAX);
+                let many = state.waiting.len().min(self.script.together);
                 state.waiting.drain(..many).map(|waiting| (waiting.call, waiting.asked)).unzip()
             };
             self.send_one(&inner, &calls, asked).await;

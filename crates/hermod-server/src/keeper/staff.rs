@@ -18,6 +18,8 @@ use crate::app::App;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// And not more often than this.
 const LOOK_LEAST: Duration = Duration::from_millis(20);
+/// So long a queue's recipients are moved at once. Meanwhile nobody is told who lives.
+const TURN: Duration = Duration::from_millis(100);
 /// So often the queues themselves are looked at.
 const QUEUES_EVERY: Duration = Duration::from_millis(250);
 /// The store is told of who lives at least so often, and at most.
@@ -51,6 +53,7 @@ pub(super) async fn run(app: App) {
         let latest = Instant::now() + QUEUES_EVERY;
         tokio::select! {
             () = tokio::time::sleep_until(next.map_or(latest, |next| next.min(latest))) => {}
+            () = app.left_unmoved() => {}
             () = app.stopping() => return,
         }
     }
@@ -73,11 +76,11 @@ async fn one(app: &App, name: &(SpaceId, QueueId), queue: &Queue, mut known: Kno
         app.renew_staff(space, queue).await;
         known.renew_at = Instant::now() + (queue.worker_ttl.to_duration() / 5).clamp(RENEW_EVERY.0, RENEW_EVERY.1);
     }
-    if Instant::now() >= known.look_at {
+    if Instant::now() >= known.look_at || app.is_unmoved(name) {
         let mut sleep = LOOK_EVERY;
-        if let Ok((now, next_end, is_more)) = app.look_at_staff(space, queue).await {
-            if is_more || known.is_new || known.end.is_some_and(|end| end <= now) {
-                app.tend(space, queue).await;
+        if let Ok((now, mut next_end, is_more)) = app.look_at_staff(space, queue).await {
+            if is_more || known.is_new || app.is_unmoved(name) || known.end.is_some_and(|end| end <= now) {
+                next_end = app.tend(space, queue, TURN).await.into_iter().chain(next_end).min();
             }
             (known.end, known.is_new) = (next_end, false);
             if let Some(end) = next_end {

@@ -298,7 +298,7 @@ impl QueueModel {
     /// What `Staff` answers. `points` are those of each.
     pub fn staff(&mut self, act: Act, ttl: u64, idle_after: u64, failing: &Failing, members: &[Member], points: &[Vec<u64>]) -> Staffed {
         let told = members.iter().zip(points).map(|(member, points)| self.tell(act, ttl, member, points)).collect();
-        let tended = self.clear_up(failing, 50);
+        let tended = self.clear_up(failing, 25);
         let over: Vec<String> =
             self.owners.idle.iter().filter(|(_, since)| **since + idle_after <= self.now).map(|(to, _)| to.clone()).collect();
         for to in over {

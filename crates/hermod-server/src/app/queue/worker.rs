@@ -3,7 +3,7 @@
 //! A worker is known in every partition of its queue, each of which decides alone. What a worker says is kept here and told to the
 //! store every now and then, for all workers of this server at once: what it costs does not depend on how many recipients there are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use hermod_core::queue::worker::{Act, MEMBERS_MAX, Member, Staff, Staffed};
 use hermod_core::queue::{Mode, Queue, Standing, Upkeep, WEIGHT_MAX};
 use hermod_core::{Invalid, Micros, Outcome, Place, QueueId, SpaceId, WorkerId};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{App, Caller, failing};
@@ -20,13 +21,17 @@ use crate::code::{Code, Problem};
 
 /// A worker whose stream was closed has so long to come back.
 const GRACE: Duration = Duration::from_secs(1);
-/// What is to be moved is moved in so many steps at once, after which others have a turn.
-const STEPS_MAX: usize = 10_000;
+/// Whoever asked for what moves recipients waits so long for it; what is left goes on without him.
+const MOVED_AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The workers that this server has heard of.
 #[derive(Debug, Default)]
 pub(crate) struct Staffs {
     table: Mutex<HashMap<(SpaceId, QueueId), HashMap<WorkerId, Heard>>>,
+    /// Queues of which it is known that something is left to be moved, until somebody does it.
+    unmoved: Mutex<HashSet<(SpaceId, QueueId)>>,
+    /// Time was up before all was moved.
+    unfinished: Notify,
 }
 
 /// One of them.
@@ -153,7 +158,7 @@ impl App {
         self.watches.saw_number(space, &queue.id, incarnation);
         if first.iter().chain(&told).any(|(_, staffed)| staffed.more) {
             let (app, space, queue) = (self.clone(), space.clone(), Arc::clone(&queue));
-            tokio::spawn(async move { app.tend(&space, &queue).await });
+            tokio::spawn(async move { app.tend(&space, &queue, MOVED_AT_ONCE).await });
         }
         Ok(Registered { worker, incarnation, standing: Standing::Live, until: Some(now.plus(ttl)), ttl })
     }
@@ -216,7 +221,7 @@ impl App {
             workers.insert(worker.clone(), Heard { incarnation, at: moment, told: moment, open, is_closed: false, standing });
         }
         if told.iter().any(|(_, staffed)| staffed.more) {
-            self.tend(space, queue).await;
+            self.tend(space, queue, MOVED_AT_ONCE).await;
         }
         Ok((standing, now.plus(ttl)))
     }
@@ -240,7 +245,7 @@ impl App {
             }
         }
         if told.iter().any(|(_, staffed)| staffed.more) {
-            self.tend(&caller.space, &queue).await;
+            self.tend(&caller.space, &queue, MOVED_AT_ONCE).await;
         }
         Ok(Registered { worker, incarnation, standing, until: None, ttl: queue.worker_ttl })
     }
@@ -261,20 +266,44 @@ impl App {
             workers.remove(&worker);
         }
         self.watches.forget_worker(&caller.space, &queue.id, worker.as_str());
-        self.tend(&caller.space, &queue).await;
+        self.tend(&caller.space, &queue, MOVED_AT_ONCE).await;
         Ok(())
     }
 
-    /// Moves all that is to be moved, in steps.
-    pub(crate) async fn tend(&self, space: &SpaceId, queue: &Queue) {
+    /// Moves what is to be moved, step by step, for so long; when a worker's lease ends next, be it in any partition: each is told for
+    /// itself, and so they end at different times. What is left is moved by whoever looks after workers.
+    pub(crate) async fn tend(&self, space: &SpaceId, queue: &Queue, time: Duration) -> Option<Micros> {
+        let name = (space.clone(), queue.id.clone());
+        let until = Instant::now() + time;
         let mut partitions: Vec<u16> = self.partitions_of(space, queue).collect();
-        for _ in 0..STEPS_MAX {
-            let Ok(tended) = self.staff(space, queue, partitions, Act::Renew, queue.worker_ttl, &[]).await else { return };
+        self.staffs.unmoved.lock().remove(&name);
+        let mut next_end = None;
+        loop {
+            let Ok(tended) = self.staff(space, queue, partitions, Act::Renew, queue.worker_ttl, &[]).await else {
+                self.staffs.unmoved.lock().insert(name);
+                return next_end;
+            };
+            next_end = tended.iter().filter_map(|(_, staffed)| staffed.next_end).chain(next_end).min();
             partitions = tended.into_iter().filter(|(_, staffed)| staffed.more).map(|(partition, _)| partition).collect();
             if partitions.is_empty() {
-                return;
+                return next_end;
+            }
+            if Instant::now() >= until {
+                self.staffs.unmoved.lock().insert(name);
+                self.staffs.unfinished.notify_one();
+                return next_end;
             }
         }
+    }
+
+    /// Returns when time was up before all was moved.
+    pub(crate) async fn left_unmoved(&self) {
+        self.staffs.unfinished.notified().await;
+    }
+
+    /// Whether something is known to be left that is to be moved.
+    pub(crate) fn is_unmoved(&self, name: &(SpaceId, QueueId)) -> bool {
+        self.staffs.unmoved.lock().contains(name)
     }
 
     /// Looks at where all workers are known: the time of the store, when a worker's lease ends next, and whether there is something to do.
@@ -323,7 +352,7 @@ impl App {
             return;
         }
         tokio::time::sleep(GRACE + Duration::from_millis(20)).await;
-        self.tend(space, queue).await;
+        self.tend(space, queue, MOVED_AT_ONCE).await;
     }
 
     /// Tells the store who was heard of since it was last told.
@@ -352,6 +381,9 @@ impl App {
             let told = self.staff(space, queue, self.partitions_of(space, queue), Act::Renew, queue.worker_ttl, some).await;
             // Told again when the store is back.
             let Ok(told) = told else { return };
+            if told.iter().any(|(_, staffed)| staffed.more) {
+                self.staffs.unmoved.lock().insert(name.clone());
+            }
             for (_, staffed) in told {
                 for (member, (standing, _)) in some.iter().zip(&staffed.members) {
                     let known = standings.entry(member.worker.clone()).or_insert((member.incarnation, *standing));
