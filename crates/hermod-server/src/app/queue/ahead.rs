@@ -8,11 +8,12 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use futures_timer::Delay;
 use futures_util::future::join;
 use hermod_core::queue::Queue;
 use hermod_core::{Micros, SpaceId};
 use hermod_engine::{Clock, Engine};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::claim::WAIT_MAX;
 use super::take::Haul;
@@ -90,7 +91,8 @@ impl App {
             }
             let sooner = sooner.map_or(now + left, |sooner| sooner.clamp(now + PAUSE, now + left.max(PAUSE)));
             tokio::select! {
-                () = sleep_until(sooner) => {}
+                // The runtime's own timer counts in milliseconds and rounds up, and is looked at when there is nothing else to do.
+                () = Delay::new(sooner.saturating_duration_since(now)) => {}
                 () = earlier => {}
                 () = stop.as_mut() => break,
                 () = self.stopping() => break,
