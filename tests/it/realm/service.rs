@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
 use hermod_core::Micros;
-use hermod_tests::server::Hermod;
+use hermod_server::Config;
+use hermod_tests::server::{Hermod, Redis};
 use hermod_tests::{Store, unique, until};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::play::{apply_ajo, done, refused};
-use crate::http::site::{Ask, Caller, SOON};
+use crate::http::site::{Ask, Caller, SOON, Site};
 use crate::queue::{Live, on_every_store, shared};
 
 fn leg(from: &str, to: &str, asset: &str, qty: u64) -> Value {
@@ -448,6 +449,49 @@ async fn catalog_swap_under_load() -> Result<()> {
         }
         live.stop().await;
     }
+    Ok(())
+}
+
+/// The commits of a call write together. One that fails takes those beside it along in the answer, not in the books.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_before_a_call_failed_is_whole() -> Result<()> {
+    let redis = Redis::start()?;
+    let site = Site::start_with(|config| Config { store: redis.url(), ..config }).await?;
+    let (team, broken) = (site.admin.space("whole").await?, site.admin.space("broken").await?);
+    for team in [&team, &broken] {
+        apply_ajo(team)?;
+        for owner in 0..8 {
+            team.mint(&owner.to_string(), "ajo", 1_000).await?;
+        }
+    }
+    // Nobody but us writes here; a key of another kind is what makes a command fail after others have run.
+    let cells: Vec<String> = redis.ask(&["KEYS", "hm:{broken/*}:realm:ajo:cells"])?;
+    redis.ask::<()>(&["SET", cells.first().context("it has accounts")?, "not a hash"])?;
+    let (failed, mut all) = (Arc::new(AtomicU64::new(0)), JoinSet::new());
+    for caller in 0..32_u64 {
+        let (team, failed) = (if caller % 4 == 0 { broken.clone() } else { team.clone() }, Arc::clone(&failed));
+        all.spawn(async move {
+            for round in 0..20 {
+                let legs = [leg(&(caller % 8).to_string(), &((caller + round + 1) % 8).to_string(), "ajo", 1)];
+                let body = json!({"key": format!("{caller}-{round}"), "legs": legs});
+                // Whoever is not told asks again under the same key.
+                while caller % 8 != (caller + round + 1) % 8 && team.post("/v1/realms/ajo/commits", &body).await?.status != 200 {
+                    if caller % 4 == 0 {
+                        break;
+                    }
+                    failed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = all.join_next().await {
+        ended??;
+    }
+    ensure!(failed.load(Ordering::Relaxed) > 0, "nobody shared a call with one that failed");
+    team.audited().await?;
+    board_is_right(&team, &(0..8).map(|owner| owner.to_string()).collect::<Vec<_>>()).await?;
+    site.server.shutdown().await;
     Ok(())
 }
 
