@@ -36,10 +36,10 @@ pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Sai
 use limit::{Local, Refusals, Top};
 use pick::Hints;
 pub use pick::{HistoryAnswer, Looked, PickAnswer, PickAsk, PickSettled, PickedAnswer, Verdict};
-pub(crate) use queue::WAIT_MAX;
 pub use queue::{
     Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, RelayAnswer, SettleAsk, StreamAsk, Taken, WorkersAnswer,
 };
+pub(crate) use queue::{GRACE, WAIT_MAX};
 use queue::{Replies, Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use realm::{

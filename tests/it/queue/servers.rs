@@ -1,16 +1,20 @@
 //! Several servers on one Redis: no delivery has two holders, and whoever waits hears of what others pushed.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hermod_tests::server::{Hermod, Redis};
+use hermod_core::queue::DeliveryId;
+use hermod_core::{Partitions, Place, QueueId, SpaceId, key};
+use hermod_tests::server::{Cluster, Hermod, Redis};
 use hermod_tests::{Store, unique};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::load::{Load, join};
 use super::{Caller, Live, SOON, payloads, shared};
+use crate::outage::cluster::ask;
 use crate::outage::until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,5 +156,34 @@ async fn who_waits_has_it_when_it_is_due() -> Result<()> {
         ensure!(began.elapsed() < Duration::from_secs(2), "{store:?}: {:?}", began.elapsed());
         live.stop().await;
     }
+    Ok(())
+}
+
+/// As when a shard is gone: what the others have is handed out meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_fails_does_not_keep_back_what_others_have() -> Result<()> {
+    const MANY: usize = 40;
+    let (cluster, space) = (Cluster::shared()?, unique("partly"));
+    let live = Live::start(&cluster.url(), &space).await?;
+    live.team.queue("q", json!({})).await?;
+    let mut used = HashSet::new();
+    for n in 0..MANY {
+        let pushed = live.team.push("q", json!({"payload": n, "to": format!("r{n}")})).await?;
+        let id: DeliveryId = pushed["id"].as_str().context("an id")?.parse()?;
+        used.insert(id.partition);
+    }
+    let free = (0..Partitions::DEFAULT.count()).find(|partition| !used.contains(partition)).context("one has nothing")?;
+    let book = key::queue(&Place { space: SpaceId::new(&space)?, partition: free }, &QueueId::new("q")?);
+    let broken = format!("{}due:*", book.trim_end_matches('n'));
+    // Whoever has the slot takes it.
+    let broke = cluster.primaries()?.into_iter().any(|port| ask::<()>(port, &["SET", &broken, "not a set"]).is_ok());
+    ensure!(broke, "nobody has {broken}");
+    let (began, mut had) = (Instant::now(), 0);
+    while had < MANY {
+        let claimed = live.team.post("/v1/queues/q/claim", &json!({"count": 100, "wait_ms": 500})).await?;
+        had += claimed.expect(200)?["deliveries"].as_array().context("a list")?.len();
+        ensure!(began.elapsed() < SOON, "{had} of {MANY}");
+    }
+    live.stop().await;
     Ok(())
 }

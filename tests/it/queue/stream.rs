@@ -31,8 +31,13 @@ pub(super) enum Stream {
 
 impl Stream {
     pub(super) async fn events(live: &Live, query: &str) -> Result<Stream> {
-        let url = format!("{}/v1/queues/q/stream?{query}", live.server.url());
-        let response = reqwest::Client::new().get(url).bearer_auth(live.team.key_text().context("a key")?).send().await?;
+        Stream::events_at(&live.server, &live.team, query).await
+    }
+
+    /// The same on any server.
+    pub(super) async fn events_at(server: &Server, team: &Caller, query: &str) -> Result<Stream> {
+        let url = format!("{}/v1/queues/q/stream?{query}", server.url());
+        let response = reqwest::Client::new().get(url).bearer_auth(team.key_text().context("a key")?).send().await?;
         ensure!(response.status() == 200 && response.headers()["content-type"] == "text/event-stream", "{response:?}");
         Ok(Stream::Events { response, read: String::new() })
     }

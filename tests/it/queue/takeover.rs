@@ -230,7 +230,8 @@ async fn renew_elsewhere(engine: &Engine, space: &SpaceId, worker: &Worker, ttl:
     let home = engine.partitions().place(space, &format!("queue {queue}")).partition;
     let failing = Failing { max_attempts: 5, drops: false, drop_after: None };
     let upkeep = Upkeep { ttl: Micros::from_duration(ttl).context("a time")?, idle_after: Micros::MAX, failing };
-    let member = Member { worker: WorkerId::new(&worker.name)?, incarnation: worker.incarnation.as_u64().context("a number")?, age: Micros::ZERO };
+    let member =
+        Member { worker: WorkerId::new(&worker.name)?, incarnation: worker.incarnation.as_u64().context("a number")?, age: Micros::ZERO };
     for partition in (0..engine.partitions().count()).filter(|partition| *partition != home) {
         let place = Place { space: space.clone(), partition };
         let terms = Terms { is_sticky: true, floor: 0 };
@@ -262,6 +263,71 @@ async fn all_are_moved_also_where_the_silent_worker_s_time_ends_later() -> Resul
         }
         ensure!(told.elapsed() < Duration::from_secs(3 + 5), "not all have moved: {workers}");
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    live.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_has_a_stream_on_another_server_is_not_gone() -> Result<()> {
+    let url = shared(Store::Redis)?;
+    let live = Live::start(&url, &unique("elsewhere")).await?;
+    live.team.sticky("q", json!({"worker_ttl": "1h"})).await?;
+    let (other, beside) = live.beside(&url).await?;
+    let worker = live.team.register("q", "both").await?;
+    let query = format!("worker=both&incarnation={}&credits=1", worker.incarnation);
+    let mut stays = Stream::events_at(&other, &beside, &query).await?;
+    for round in 0..4_u64 {
+        let closes = Stream::events(&live, &query).await?;
+        // The one that stays is told of at other times than the one that goes.
+        tokio::time::sleep(Duration::from_millis(100 + 700 * round)).await;
+        drop(closes);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        ensure!(live.team.heartbeat("q", &worker).await? == 200, "it was taken for gone in round {round}");
+    }
+    beside.push("q", json!({"to": "ann", "payload": 1})).await?;
+    ensure!(stays.next().await?["attempt"] == 1);
+    other.shutdown().await;
+    live.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_told_that_the_worker_left() -> Result<()> {
+    for store in Store::ALL {
+        let live = Live::start(&shared(store)?, &unique("left")).await?;
+        let team = &live.team;
+        team.sticky("q", json!({})).await?;
+        let worker = team.register("q", "leaves").await?;
+        let (waiting, body) = (team.clone(), json!({"worker": "leaves", "incarnation": worker.incarnation, "wait_ms": 20_000}));
+        let claim = tokio::spawn(async move { waiting.post("/v1/queues/q/claim", &body).await });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let left = Instant::now();
+        team.delete("/v1/queues/q/workers/leaves").await?.expect(204)?;
+        claim.await??.problem(409, "worker_gone", Some("worker"))?;
+        ensure!(left.elapsed() < Duration::from_secs(3), "{store:?}: after {:?}", left.elapsed());
+        live.stop().await;
+    }
+    Ok(())
+}
+
+/// So much is under way to it that the next does not fit, and nobody would ever ask whether it is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_takes_nothing_is_noticed_within_the_time_of_a_worker() -> Result<()> {
+    let live = Live::start("embedded", &unique("stuck")).await?;
+    let team = &live.team;
+    team.sticky("q", json!({"worker_ttl": "3s"})).await?;
+    let _stuck = Stream::socket(&live, "worker=stuck&credits=1000").await?;
+    let large = "x".repeat(250_000);
+    for n in 0..100 {
+        team.push("q", json!({"to": format!("r{n}"), "payload": large})).await?;
+    }
+    let heir = team.register("q", "heir").await?;
+    let began = Instant::now();
+    let mut taken = 0;
+    while taken < 100 {
+        taken += team.claim_as("q", &heir, json!({"count": 10, "wait_ms": 500})).await?.len();
+        ensure!(began.elapsed() < Duration::from_secs(10), "{taken} of 100 have moved");
     }
     live.stop().await;
     Ok(())

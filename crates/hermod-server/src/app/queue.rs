@@ -21,6 +21,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
@@ -44,7 +45,10 @@ pub use staff::{Explanation, WorkersAnswer};
 pub use stream::StreamAsk;
 pub(crate) use watch::Watches;
 pub use worker::Registered;
-pub(crate) use worker::Staffs;
+pub(crate) use worker::{GRACE, Staffs};
+
+/// A store that fails is asked again after so long.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// So many bytes of payloads go into one step.
 const PUSH_BYTES_MAX: usize = 1 << 20;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermod_core::Micros;
 use hermod_core::SpaceId;
 use hermod_core::queue::delivery::read_body;
-use hermod_core::queue::{DeliveryId, Push, Queue, Token, Webhook};
+use hermod_core::queue::{Push, Queue, Webhook};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
@@ -81,9 +81,9 @@ async fn log(app: &App, space: &SpaceId, queue: &Queue, mut stopped: watch::Rece
         }
         // Printed before it is finished: after a crash in between it is printed again, and not lost.
         if print(lines).await {
-            settle(app, space, queue, SettleAsk::Ack, &held).await;
+            app.settle_at_last(space, queue, SettleAsk::Ack, &held).await;
         } else {
-            settle(app, space, queue, SettleAsk::Nack(None), &held).await;
+            app.settle_at_last(space, queue, SettleAsk::Nack(None), &held).await;
         }
     }
 }
@@ -167,21 +167,5 @@ async fn deliver(app: App, space: SpaceId, queue: Arc<Queue>, endpoint: Arc<Endp
             SettleAsk::Return
         }
     };
-    settle(&app, &space, &queue, ask, &held).await;
-}
-
-/// Settles what was worked on. If the store fails, it is tried for as long as the lease may last.
-async fn settle(app: &App, space: &SpaceId, queue: &Queue, ask: SettleAsk, held: &[(DeliveryId, Token)]) {
-    let give_up = tokio::time::Instant::now() + queue.lease.to_duration();
-    while let Err(problem) = app.settle_in(space, queue, ask, held, None).await {
-        if tokio::time::Instant::now() >= give_up || app.is_stopping() {
-            tracing::warn!(
-                queue = queue.id.as_str(),
-                code = problem.code.text(),
-                "what became of deliveries could not be stored; they come again"
-            );
-            return;
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
+    app.settle_at_last(&space, &queue, ask, &held).await;
 }

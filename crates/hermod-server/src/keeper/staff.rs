@@ -1,93 +1,117 @@
 //! Workers that are silent are found, and what they had goes to others, without anybody asking.
 //!
 //! Where all workers of a queue are known (one partition of it) is looked at every now and then; only when a worker's lease
-//! is over are all partitions told to look for themselves. Every server does it: to move what was moved does nothing.
+//! is over, there or in any other partition as far as is known, are all partitions told to look for themselves. Every server does it: to
+//! move what was moved does nothing.
+//!
+//! Who lives is told by a task of its own: it must not wait for what is moved, nor for another queue whose store does not answer.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use hermod_core::queue::{Mode, Queue};
 use hermod_core::{Micros, QueueId, SpaceId};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::app::App;
+use crate::app::{App, GRACE};
 
-/// So often a queue is looked at if no lease ends before.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So often a queue is looked at if no lease ends before. Less than [`GRACE`]: that a stream was closed on another server must be noticed in time
+/// by whoever has another stream of the same worker.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// And not more often than this.
 const LOOK_LEAST: Duration = Duration::from_millis(20);
-/// So long a queue's recipients are moved at once. Meanwhile nobody is told who lives.
+/// So long a queue's recipients are moved at once.
 const TURN: Duration = Duration::from_millis(100);
 /// So often the queues themselves are looked at.
 const QUEUES_EVERY: Duration = Duration::from_millis(250);
 /// The store is told of who lives at least so often, and at most.
 const RENEW_EVERY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
-/// What is known of one sticky queue.
-#[derive(Clone, Debug)]
-struct Known {
-    look_at: Instant,
-    renew_at: Instant,
-    /// When a worker's lease ends; none: it was not looked at yet, or nobody works.
-    end: Option<Micros>,
-    is_new: bool,
-}
+type Name = (SpaceId, QueueId);
 
 /// Keeps at it until the server ends.
 pub(super) async fn run(app: App) {
-    let mut known: HashMap<(SpaceId, QueueId), Known> = HashMap::new();
+    let (mut kept, mut tasks) = (HashSet::new(), JoinSet::new());
     loop {
-        let sticky = sticky_queues(&app);
-        known.retain(|name, _| sticky.contains_key(name));
-        let work = sticky.iter().map(|(name, queue)| {
-            let now = Instant::now();
-            let before = known.get(name).cloned().unwrap_or(Known { look_at: now, renew_at: now, end: None, is_new: true });
-            one(&app, name, queue, before)
-        });
-        for (name, after) in join_all(work).await {
-            known.insert(name, after);
+        for name in sticky_queues(&app) {
+            if kept.insert(name.clone()) {
+                let (app, name) = (app.clone(), name);
+                tasks.spawn(async move {
+                    tokio::join!(renew(&app, &name), look_after(&app, &name));
+                    name
+                });
+            }
         }
-        let next = known.values().map(|known| known.look_at.min(known.renew_at)).min();
-        let latest = Instant::now() + QUEUES_EVERY;
         tokio::select! {
-            () = tokio::time::sleep_until(next.map_or(latest, |next| next.min(latest))) => {}
-            () = app.left_unmoved() => {}
-            () = app.stopping() => return,
+            Some(Ok(ended)) = tasks.join_next() => drop(kept.remove(&ended)),
+            () = sleep(QUEUES_EVERY) => {}
+            () = app.stopping() => break,
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+fn sticky_queues(app: &App) -> Vec<Name> {
+    let of = |(space, queues): (SpaceId, Vec<Arc<Queue>>)| {
+        let sticky = queues.into_iter().filter(|queue| queue.mode == Mode::Sticky);
+        sticky.map(move |queue| (space.clone(), queue.id.clone())).collect::<Vec<_>>()
+    };
+    app.catalog.all_queues().into_iter().flat_map(of).collect()
+}
+
+/// The queue as it is now, if it is still there.
+fn sticky(app: &App, (space, id): &Name) -> Option<Arc<Queue>> {
+    app.catalog.queue(space, id).filter(|queue| queue.mode == Mode::Sticky && !app.is_stopping())
+}
+
+/// Tells the store who lives.
+async fn renew(app: &App, name: &Name) {
+    while let Some(queue) = sticky(app, name) {
+        let began = Instant::now();
+        let every = if app.renew_staff(&name.0, &queue).await {
+            (queue.worker_ttl.to_duration() / 5).clamp(RENEW_EVERY.0, RENEW_EVERY.1)
+        } else {
+            RENEW_EVERY.0
+        };
+        tokio::select! {
+            () = sleep_until((began + every).max(Instant::now() + LOOK_LEAST)) => {}
+            () = app.stopping() => {}
         }
     }
 }
 
-fn sticky_queues(app: &App) -> HashMap<(SpaceId, QueueId), Arc<Queue>> {
-    let mut sticky = HashMap::new();
-    for (space, queues) in app.catalog.all_queues() {
-        for queue in queues.into_iter().filter(|queue| queue.mode == Mode::Sticky) {
-            sticky.insert((space.clone(), queue.id.clone()), queue);
+/// Finds who is silent, and moves what they had.
+async fn look_after(app: &App, name: &Name) {
+    // When a worker's lease ends, in any partition. Before all were asked once nothing is known.
+    let (mut end, mut is_new) = (None, true);
+    while let Some(queue) = sticky(app, name) {
+        let left = app.left_unmoved();
+        let wait = look(app, name, &queue, &mut end, &mut is_new).await;
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = left => {}
+            () = app.stopping() => {}
         }
     }
-    sticky
 }
 
-/// Does what is due for one queue. Those who live are told of first: after an outage nobody is taken for silent who is not.
-async fn one(app: &App, name: &(SpaceId, QueueId), queue: &Queue, mut known: Known) -> ((SpaceId, QueueId), Known) {
+/// Looks once, and does what is due; how long it is until the next look.
+async fn look(app: &App, name: &Name, queue: &Queue, end: &mut Option<Micros>, is_new: &mut bool) -> Duration {
     let (space, _) = name;
-    if Instant::now() >= known.renew_at {
+    let looked = app.look_at_staff(space, queue).await;
+    let is_known = looked.is_ok();
+    // One partition that does not answer must not keep the others from being looked after.
+    let (now, home_end, is_more) = looked.unwrap_or_else(|_| (app.store_now(), None, false));
+    if home_end.is_some_and(|end| end.since(now).to_duration() <= GRACE) {
+        // A stream may have been closed on another server, of a worker that has one here.
         app.renew_staff(space, queue).await;
-        known.renew_at = Instant::now() + (queue.worker_ttl.to_duration() / 5).clamp(RENEW_EVERY.0, RENEW_EVERY.1);
     }
-    if Instant::now() >= known.look_at || app.is_unmoved(name) {
-        let mut sleep = LOOK_EVERY;
-        if let Ok((now, mut next_end, is_more)) = app.look_at_staff(space, queue).await {
-            if is_more || known.is_new || app.is_unmoved(name) || known.end.is_some_and(|end| end <= now) {
-                next_end = app.tend(space, queue, TURN).await.into_iter().chain(next_end).min();
-            }
-            (known.end, known.is_new) = (next_end, false);
-            if let Some(end) = next_end {
-                sleep = (end.since(now).to_duration() + Duration::from_millis(1)).clamp(LOOK_LEAST, LOOK_EVERY);
-            }
-        }
-        known.look_at = Instant::now() + sleep;
+    if is_more || *is_new || app.is_unmoved(name) || end.is_some_and(|end| end <= now) {
+        *end = app.tend(space, queue, TURN).await;
+        *is_new &= !is_known;
     }
-    (name.clone(), known)
+    *end = (*end).into_iter().chain(home_end).min();
+    end.map_or(LOOK_EVERY, |end| (end.since(now).to_duration() + Duration::from_millis(1)).clamp(LOOK_LEAST, LOOK_EVERY))
 }

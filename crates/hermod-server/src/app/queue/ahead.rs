@@ -124,9 +124,7 @@ impl App {
 
     /// Gives back what nobody has seen: that was no attempt.
     pub(super) async fn put_back(&self, space: &SpaceId, queue: &Queue, taken: &[Taken]) {
-        let held: Vec<_> = taken.iter().map(|taken| (taken.id, taken.handed.token)).collect();
-        if let Err(problem) = self.settle_in(space, queue, SettleAsk::Return, &held, None).await {
-            tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "deliveries come back when their leases end");
-        }
+        let held = taken.iter().map(|taken| (taken.id, taken.handed.token)).collect();
+        self.give_back(space, queue, SettleAsk::Return, held).await;
     }
 }

@@ -7,8 +7,9 @@ use hermod_catalog::Scope;
 use hermod_core::queue::settle::{Outcome as Settlement, SETTLE_MAX, Settle, SettleAct};
 use hermod_core::queue::{DeliveryId, OnFailure, Queue, Token};
 use hermod_core::{Micros, Once, Outcome, Place, SpaceId};
+use tokio::time::Instant;
 
-use super::{App, Caller, failing};
+use super::{AGAIN, App, Caller, failing};
 use crate::code::{Code, Problem, conflict};
 
 /// What the holder says.
@@ -72,6 +73,33 @@ impl App {
         once: Option<&Once>,
     ) -> Result<Vec<Settlement>, Problem> {
         self.settle_with(space, queue, ask, held, None, once).await
+    }
+
+    /// Settles what was worked on. If the store fails, it is tried for as long as the lease may last.
+    pub(crate) async fn settle_at_last(&self, space: &SpaceId, queue: &Queue, ask: SettleAsk, held: &[(DeliveryId, Token)]) {
+        let give_up = Instant::now() + queue.lease.to_duration();
+        while let Err(problem) = self.settle_in(space, queue, ask, held, None).await {
+            if Instant::now() >= give_up || self.is_stopping() {
+                tracing::warn!(
+                    queue = queue.id.as_str(),
+                    code = problem.code.text(),
+                    "what became of deliveries could not be stored; they come again"
+                );
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Gives back what nobody works on. If the store fails, nobody waits for it, but it is tried on.
+    pub(crate) async fn give_back(&self, space: &SpaceId, queue: &Queue, ask: SettleAsk, held: Vec<(DeliveryId, Token)>) {
+        if self.settle_in(space, queue, ask, &held, None).await.is_err() {
+            let (app, space, queue) = (self.clone(), space.clone(), queue.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                app.settle_at_last(&space, &queue, ask, &held).await;
+            });
+        }
     }
 
     async fn settle_with(

@@ -17,13 +17,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::claim::check_worker;
-use super::{App, Caller, ClaimAsk, SettleAsk, Taken};
+use super::{AGAIN, App, Caller, ClaimAsk, SettleAsk, Taken};
 use crate::code::{Code, Problem};
 
 /// So many deliveries can be held by one who listens.
 const CREDITS_MAX: usize = 1_000;
-/// A store that fails is asked again after so long.
-const AGAIN: Duration = Duration::from_millis(500);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -167,17 +165,24 @@ async fn feed(
                 watch.hold(one.id, &holds);
             }
         }
-        tokio::select! {
-            sent = send.send(taken) => if sent.is_err() { break },
-            () = app.stopping() => break,
-        }
+        // One who reads slowly has a connection that stands, and so what he holds is renewed.
+        let room = loop {
+            tokio::select! {
+                room = send.reserve() => break room.ok(),
+                () = app.stopping() => break None,
+                () = sleep_until(renew_at) => {
+                    renew_at = Instant::now() + renew_every;
+                    renew(&app, &space, &queue, lease, &holds).await;
+                }
+            }
+        };
+        let Some(room) = room else { break };
+        room.send(taken);
     }
     let held = holds.all();
     watch.let_go(held.iter().map(|(id, _)| *id));
     let ask = if app.is_stopping() { SettleAsk::Return } else { SettleAsk::GiveBack };
-    if let Err(problem) = app.settle_in(&space, &queue, ask, &held, None).await {
-        tracing::debug!(queue = queue.id.as_str(), code = problem.code.text(), "deliveries come back when their leases end");
-    }
+    app.give_back(&space, &queue, ask, held).await;
     drop((present, unfinished));
     if let Some((worker, incarnation)) = worker.filter(|_| !app.is_stopping()) {
         app.closed(&space, &queue, &worker, incarnation).await;

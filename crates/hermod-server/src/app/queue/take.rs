@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use hermod_core::queue::{Claim, Claimed, DeliveryId, Handed, Queue, Standing, Stats};
 use hermod_core::{Micros, Outcome, Place, SpaceId};
-use hermod_engine::{EngineError, Pending};
+use hermod_engine::{Engine, Pending};
 use tokio::time::Instant;
 
 use super::watch::Watch;
@@ -75,7 +75,8 @@ impl Haul {
 }
 
 impl App {
-    /// Looks at the partitions of which nothing is known.
+    /// Looks at the partitions of which nothing is known. Where some do not answer, the others count: those are looked at again when all that
+    /// is known is forgotten, as it is every now and then.
     async fn look_around(&self, space: &SpaceId, queue: &Queue, watch: &Watch) -> Result<(), Problem> {
         let range = self.partitions_of(space, queue);
         let looks = watch.unknown().into_iter().map(|partition| {
@@ -83,24 +84,40 @@ impl App {
             let place = Place { space: space.clone(), partition };
             async move {
                 if !is_ours {
-                    return Ok((partition, learned, None));
+                    return (partition, learned, Ok(None));
                 }
-                let ran = self.engine.run(&Stats::new(place, queue.id.clone(), Micros::ZERO, 0), None).await?;
-                match ran.outcome {
-                    Outcome::Done(counts) | Outcome::Replayed(counts) => Ok((partition, learned, Some(counts))),
-                    Outcome::Conflict => Ok((partition, learned, None)),
-                }
+                let ran = self.engine.run(&Stats::new(place, queue.id.clone(), Micros::ZERO, 0), None).await;
+                let counts = ran.map(|ran| match ran.outcome {
+                    Outcome::Done(counts) | Outcome::Replayed(counts) => Some(counts),
+                    Outcome::Conflict => None,
+                });
+                (partition, learned, counts)
             }
         });
-        for looked in join_all(looks).await {
-            let (partition, learned, counts) = looked.map_err(|fault: EngineError| Problem::from(fault))?;
+        let (mut silent, mut fault, mut has_answer) = (Vec::new(), None, false);
+        for (partition, learned, looked) in join_all(looks).await {
+            let counts = match looked {
+                Ok(counts) => counts,
+                Err(error) => {
+                    silent.push((partition, learned));
+                    fault = Some(error);
+                    continue;
+                }
+            };
             if let Some(counts) = &counts {
+                has_answer = true;
                 self.watches.set_clock(counts.now, self.now());
             }
             let (next, next_end) = counts.map_or((None, None), |counts| (counts.next, counts.next_end));
             watch.saw(partition, learned, next, next_end);
         }
-        Ok(())
+        match fault {
+            Some(fault) if !has_answer || matches!(self.engine, Engine::Embedded(_)) => Err(fault.into()),
+            _ => {
+                silent.into_iter().for_each(|(partition, learned)| watch.saw(partition, learned, None, None));
+                Ok(())
+            }
+        }
     }
 
     /// Asks the partitions in which something is due, or will be within `ahead` if nothing is.

@@ -65,10 +65,12 @@ impl Watches {
         self.watches.read().get(space)?.get(queue)?.workers.get(worker).cloned()
     }
 
-    /// A worker is gone, and nobody asks for it.
+    /// A worker is gone. Whoever asks for it still is told.
     pub(super) fn forget_worker(&self, space: &SpaceId, queue: &QueueId, worker: &str) {
         if let Some(watched) = self.watches.write().get_mut(space).and_then(|queues| queues.get_mut(queue)) {
-            watched.workers.remove(worker);
+            if let Some(watch) = watched.workers.remove(worker) {
+                watch.forget();
+            }
         }
     }
 

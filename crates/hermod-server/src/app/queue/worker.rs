@@ -16,11 +16,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{App, Caller, failing};
+use super::{AGAIN, App, Caller, failing};
 use crate::code::{Code, Problem};
 
 /// A worker whose stream was closed has so long to come back.
-const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 /// Whoever asked for what moves recipients waits so long for it; what is left goes on without him.
 const MOVED_AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -61,6 +61,24 @@ pub struct Registered {
     pub until: Option<Micros>,
     /// How long that is.
     pub ttl: Micros,
+}
+
+/// What partitions answered that were told of workers, and what befell the others.
+#[derive(Debug, Default)]
+struct Told {
+    answers: Vec<(u16, Staffed)>,
+    fault: Option<Problem>,
+}
+
+impl Told {
+    /// The answers, if there are all.
+    fn whole(self) -> Result<Vec<(u16, Staffed)>, Problem> {
+        self.fault.map_or(Ok(self.answers), Err)
+    }
+
+    fn has_more(&self) -> bool {
+        self.answers.iter().any(|(_, staffed)| staffed.more)
+    }
 }
 
 /// A stream or a claim of a worker is open.
@@ -110,7 +128,7 @@ impl App {
         act: Act,
         ttl: Micros,
         members: &[Member],
-    ) -> Result<Vec<(u16, Staffed)>, Problem> {
+    ) -> Told {
         let terms = self.terms(space, queue);
         let upkeep = Upkeep { ttl, idle_after: queue.idle_after, failing: failing(queue) };
         let told = partitions.into_iter().map(|partition| {
@@ -118,15 +136,22 @@ impl App {
             let staff = Staff::new(place, queue.id.clone(), terms, act, upkeep, members.to_vec());
             async move { (partition, self.engine.run(&staff, None).await) }
         });
-        let mut answers = Vec::new();
+        let mut all = Told::default();
         for (partition, ran) in join_all(told).await {
-            let (Outcome::Done(staffed) | Outcome::Replayed(staffed)) = ran?.outcome else { continue };
+            let staffed = match ran.map(|ran| ran.outcome) {
+                Ok(Outcome::Done(staffed) | Outcome::Replayed(staffed)) => staffed,
+                Ok(Outcome::Conflict) => continue,
+                Err(fault) => {
+                    all.fault = Some(fault.into());
+                    continue;
+                }
+            };
             self.watches.set_clock(staffed.now, self.now());
             self.learn(space, queue, partition, None, &staffed.woken);
             self.metrics.moved(queue.id.as_str(), u64::from(staffed.moved));
-            answers.push((partition, staffed));
+            all.answers.push((partition, staffed));
         }
-        Ok(answers)
+        all
     }
 
     pub(super) fn home_of(&self, space: &SpaceId, queue: &Queue) -> u16 {
@@ -143,7 +168,7 @@ impl App {
         let home = self.home_of(space, &queue);
         let begun = Instant::now();
         let mut member = Member { worker: worker.clone(), incarnation: 0, age: Micros::ZERO };
-        let first = self.staff(space, &queue, [home], act, ttl, std::slice::from_ref(&member)).await?;
+        let first = self.staff(space, &queue, [home], act, ttl, std::slice::from_ref(&member)).await.whole()?;
         let answer = first.first().map(|(_, staffed)| (staffed.members.first().copied().unwrap_or_default(), staffed.now));
         let ((standing, incarnation), now) = answer.unwrap_or_default();
         if standing == Standing::Full {
@@ -151,7 +176,7 @@ impl App {
         }
         member.incarnation = incarnation;
         let others: Vec<u16> = self.partitions_of(space, &queue).filter(|partition| *partition != home).collect();
-        let told = self.staff(space, &queue, others, act, ttl, std::slice::from_ref(&member)).await?;
+        let told = self.staff(space, &queue, others, act, ttl, std::slice::from_ref(&member)).await.whole()?;
         let heard = Heard { incarnation, at: begun, told: begun, open: 0, is_closed: false, standing: Standing::Live };
         self.staffs.table.lock().entry((space.clone(), queue.id.clone())).or_default().insert(worker.clone(), heard);
         self.watches.of_worker(space, &queue.id, worker.as_str()).forget();
@@ -210,7 +235,7 @@ impl App {
         ttl: Micros,
     ) -> Result<(Standing, Micros), Problem> {
         let member = Member { worker: worker.clone(), incarnation, age: Micros::ZERO };
-        let told = self.staff(space, queue, self.partitions_of(space, queue), act, ttl, &[member]).await?;
+        let told = self.staff(space, queue, self.partitions_of(space, queue), act, ttl, &[member]).await.whole()?;
         let (standing, _) = standing_in(&told);
         let now = told.iter().map(|(_, staffed)| staffed.now).max().unwrap_or_default();
         if act == Act::Renew && standing != Standing::Gone {
@@ -232,7 +257,7 @@ impl App {
         let worker = WorkerId::new(worker)?;
         let member = Member { worker: worker.clone(), incarnation: incarnation.unwrap_or(0), age: Micros::ZERO };
         let partitions = self.partitions_of(&caller.space, &queue);
-        let told = self.staff(&caller.space, &queue, partitions, Act::Drain, queue.worker_ttl, &[member]).await?;
+        let told = self.staff(&caller.space, &queue, partitions, Act::Drain, queue.worker_ttl, &[member]).await.whole()?;
         let (standing, incarnation) = standing_in(&told);
         if standing == Standing::Gone {
             return Err(gone(&worker));
@@ -256,7 +281,7 @@ impl App {
         let worker = WorkerId::new(worker)?;
         let member = Member { worker: worker.clone(), incarnation: incarnation.unwrap_or(0), age: Micros::ZERO };
         let partitions = self.partitions_of(&caller.space, &queue);
-        let told = self.staff(&caller.space, &queue, partitions, Act::Leave, queue.worker_ttl, &[member]).await?;
+        let told = self.staff(&caller.space, &queue, partitions, Act::Leave, queue.worker_ttl, &[member]).await.whole()?;
         // Zero: there was nobody of this name and incarnation.
         let was_there = told.iter().filter_map(|(_, staffed)| staffed.members.first()).any(|(_, incarnation)| *incarnation > 0);
         if !was_there {
@@ -276,29 +301,34 @@ impl App {
         let name = (space.clone(), queue.id.clone());
         let until = Instant::now() + time;
         let mut partitions: Vec<u16> = self.partitions_of(space, queue).collect();
-        self.staffs.unmoved.lock().remove(&name);
-        let mut next_end = None;
+        let (mut next_end, mut is_whole) = (None, true);
         loop {
-            let Ok(tended) = self.staff(space, queue, partitions, Act::Renew, queue.worker_ttl, &[]).await else {
-                self.staffs.unmoved.lock().insert(name);
-                return next_end;
-            };
-            next_end = tended.iter().filter_map(|(_, staffed)| staffed.next_end).chain(next_end).min();
-            partitions = tended.into_iter().filter(|(_, staffed)| staffed.more).map(|(partition, _)| partition).collect();
-            if partitions.is_empty() {
+            let told = self.staff(space, queue, partitions, Act::Renew, queue.worker_ttl, &[]).await;
+            is_whole &= told.fault.is_none();
+            next_end = told.answers.iter().filter_map(|(_, staffed)| staffed.next_end).chain(next_end).min();
+            partitions = told.answers.into_iter().filter(|(_, staffed)| staffed.more).map(|(partition, _)| partition).collect();
+            if partitions.is_empty() && is_whole {
+                self.staffs.unmoved.lock().remove(&name);
                 return next_end;
             }
-            if Instant::now() >= until {
+            if partitions.is_empty() || Instant::now() >= until {
                 self.staffs.unmoved.lock().insert(name);
-                self.staffs.unfinished.notify_one();
+                if is_whole {
+                    self.staffs.unfinished.notify_waiters();
+                }
                 return next_end;
             }
         }
     }
 
     /// Returns when time was up before all was moved.
-    pub(crate) async fn left_unmoved(&self) {
-        self.staffs.unfinished.notified().await;
+    pub(crate) fn left_unmoved(&self) -> impl Future<Output = ()> {
+        self.staffs.unfinished.notified()
+    }
+
+    /// The store's time, about.
+    pub(crate) fn store_now(&self) -> Micros {
+        self.watches.store_time(self.now())
     }
 
     /// Whether something is known to be left that is to be moved.
@@ -309,7 +339,7 @@ impl App {
     /// Looks at where all workers are known: the time of the store, when a worker's lease ends next, and whether there is something to do.
     pub(crate) async fn look_at_staff(&self, space: &SpaceId, queue: &Queue) -> Result<(Micros, Option<Micros>, bool), Problem> {
         let home = self.home_of(space, queue);
-        let looked = self.staff(space, queue, [home], Act::Renew, queue.worker_ttl, &[]).await?;
+        let looked = self.staff(space, queue, [home], Act::Renew, queue.worker_ttl, &[]).await.whole()?;
         let (_, staffed) = looked.into_iter().next().ok_or_else(|| Problem::new(Code::Internal, "No partition answered."))?;
         Ok((staffed.now, staffed.next_end, staffed.more || staffed.moved > 0))
     }
@@ -340,14 +370,23 @@ impl App {
         }
         let grace = Micros::from_duration(GRACE).unwrap_or_default();
         let member = Member { worker: worker.clone(), incarnation, age: Micros::ZERO };
-        let told = self.staff(space, queue, self.partitions_of(space, queue), Act::Close, grace, &[member]).await;
-        if told.is_err() {
-            // Its lease ends by itself.
-            return;
-        }
         // It may be back by now, and what it told may have come before this.
         let is_back = |heard: &Heard| heard.incarnation == incarnation && !heard.is_closed;
-        if self.staffs.table.lock().get(&name).and_then(|workers| workers.get(worker)).is_some_and(is_back) {
+        let is_back = || self.staffs.table.lock().get(&name).and_then(|workers| workers.get(worker)).is_some_and(is_back);
+        let ends_at = Instant::now() + queue.worker_ttl.to_duration();
+        while self
+            .staff(space, queue, self.partitions_of(space, queue), Act::Close, grace, std::slice::from_ref(&member))
+            .await
+            .fault
+            .is_some()
+        {
+            tokio::time::sleep(AGAIN).await;
+            // Its lease ends by itself.
+            if is_back() || self.is_stopping() || Instant::now() >= ends_at {
+                break;
+            }
+        }
+        if is_back() {
             let _standing = self.tell(space, queue, worker, incarnation, Act::Renew, queue.worker_ttl).await;
             return;
         }
@@ -355,14 +394,14 @@ impl App {
         self.tend(space, queue, MOVED_AT_ONCE).await;
     }
 
-    /// Tells the store who was heard of since it was last told.
-    pub(crate) async fn renew_staff(&self, space: &SpaceId, queue: &Queue) {
+    /// Tells the store who was heard of since it was last told; whether all of it knows.
+    pub(crate) async fn renew_staff(&self, space: &SpaceId, queue: &Queue) -> bool {
         let name = (space.clone(), queue.id.clone());
         let moment = Instant::now();
         let forgotten = queue.worker_ttl.to_duration() * 2;
         let members: Vec<Member> = {
             let mut table = self.staffs.table.lock();
-            let Some(workers) = table.get_mut(&name) else { return };
+            let Some(workers) = table.get_mut(&name) else { return true };
             workers.retain(|_, heard| heard.open > 0 || heard.at.elapsed() < forgotten);
             let mut members = Vec::new();
             for (worker, heard) in workers.iter_mut().filter(|(_, heard)| heard.standing != Standing::Gone && !heard.is_closed) {
@@ -377,13 +416,18 @@ impl App {
             members
         };
         let mut standings: HashMap<WorkerId, (u64, Standing)> = HashMap::new();
+        let mut is_told = true;
         for some in members.chunks(MEMBERS_MAX) {
             let told = self.staff(space, queue, self.partitions_of(space, queue), Act::Renew, queue.worker_ttl, some).await;
-            // Told again when the store is back.
-            let Ok(told) = told else { return };
-            if told.iter().any(|(_, staffed)| staffed.more) {
+            if told.has_more() {
                 self.staffs.unmoved.lock().insert(name.clone());
+                self.staffs.unfinished.notify_waiters();
             }
+            let Ok(told) = told.whole() else {
+                // Told again soon; the others are told meanwhile.
+                is_told = false;
+                continue;
+            };
             for (_, staffed) in told {
                 for (member, (standing, _)) in some.iter().zip(&staffed.members) {
                     let known = standings.entry(member.worker.clone()).or_insert((member.incarnation, *standing));
@@ -392,7 +436,7 @@ impl App {
             }
         }
         let mut table = self.staffs.table.lock();
-        let Some(workers) = table.get_mut(&name) else { return };
+        let Some(workers) = table.get_mut(&name) else { return is_told };
         for (worker, (incarnation, standing)) in standings {
             if let Some(heard) = workers.get_mut(&worker).filter(|heard| heard.incarnation == incarnation) {
                 (heard.standing, heard.told) = (standing, heard.told.max(moment));
@@ -403,6 +447,7 @@ impl App {
                 }
             }
         }
+        is_told
     }
 }
 

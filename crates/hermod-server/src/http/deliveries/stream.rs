@@ -134,7 +134,10 @@ async fn converse(
                     let mut sent = Ok(());
                     for one in &some {
                         if let Some(document) = DeliveryDocument::taken(one) {
-                            sent = tell(&mut socket, &Told::Delivery(document)).await;
+                            sent = tell(&mut socket, &Told::Delivery(document), every).await;
+                            if sent.is_err() {
+                                break;
+                            }
                         }
                     }
                     sent
@@ -145,8 +148,8 @@ async fn converse(
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(text))) => {
                     match settle(&shell, &caller, &queue, text.as_bytes()).await {
-                        Ok(settled) => tell(&mut socket, &Told::Settled(settled)).await,
-                        Err(problem) => tell(&mut socket, &Told::Problem(Inline::new(&problem))).await,
+                        Ok(settled) => tell(&mut socket, &Told::Settled(settled), every).await,
+                        Err(problem) => tell(&mut socket, &Told::Problem(Inline::new(&problem)), every).await,
                     }
                 }
                 Some(Ok(Message::Pong(_))) => {
@@ -161,7 +164,7 @@ async fn converse(
                 if !std::mem::replace(&mut is_answered, false) {
                     break;
                 }
-                socket.send(Message::Ping(bytes::Bytes::new())).await
+                send(&mut socket, Message::Ping(bytes::Bytes::new()), every).await
             }
         };
         if told.is_err() {
@@ -170,9 +173,14 @@ async fn converse(
     }
 }
 
-async fn tell(socket: &mut WebSocket, told: &Told<'_>) -> Result<(), axum::Error> {
+async fn tell(socket: &mut WebSocket, told: &Told<'_>, time: Duration) -> Result<(), axum::Error> {
     let text = serde_json::to_string(told).map_err(axum::Error::new)?;
-    socket.send(Message::Text(text.into())).await
+    send(socket, Message::Text(text.into()), time).await
+}
+
+/// Who takes nothing for so long is gone, as who answers nothing is: while something is being sent nobody asks for an answer.
+async fn send(socket: &mut WebSocket, message: Message, time: Duration) -> Result<(), axum::Error> {
+    tokio::time::timeout(time, socket.send(message)).await.unwrap_or_else(|late| Err(axum::Error::new(late)))
 }
 
 async fn settle(shell: &Shell, caller: &Caller, queue: &str, text: &[u8]) -> Result<SettledDocument, Problem> {
