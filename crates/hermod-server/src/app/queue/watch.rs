@@ -67,10 +67,10 @@ impl Watches {
 
     /// A worker is gone. Whoever asks for it still is told.
     pub(super) fn forget_worker(&self, space: &SpaceId, queue: &QueueId, worker: &str) {
-        if let Some(watched) = self.watches.write().get_mut(space).and_then(|queues| queues.get_mut(queue)) {
-            if let Some(watch) = watched.workers.remove(worker) {
-                watch.forget();
-            }
+        let mut watches = self.watches.write();
+        let watched = watches.get_mut(space).and_then(|queues| queues.get_mut(queue));
+        if let Some(watch) = watched.and_then(|watched| watched.workers.remove(worker)) {
+            watch.forget();
         }
     }
 
