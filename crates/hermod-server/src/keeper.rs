@@ -64,9 +64,8 @@ fn consume_all(app: &App, consumers: &mut HashMap<(SpaceId, QueueId), Consumer>)
             wanted.insert((space.clone(), queue.id.clone()), queue);
         }
     }
-    consumers.retain(|name, consumer| {
-        wanted.get(name).is_some_and(|queue| queue.version == consumer.queue.version) && !consumer.task.is_finished()
-    });
+    // Compared as a whole: one that was deleted and made again has the same version.
+    consumers.retain(|name, consumer| wanted.get(name).is_some_and(|queue| **queue == *consumer.queue) && !consumer.task.is_finished());
     for (name, queue) in wanted {
         if consumers.contains_key(&name) {
             continue;

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hermod_tests::server::Redis;
 use hermod_tests::{Store, unique};
 use serde_json::{Value, json};
 
 use super::{Live, SOON, held, shared, with};
 use crate::http::site::{Caller, Reply};
+use crate::outage::until;
 
 /// Asks, and waits in a task of its own.
 fn ask(team: &Caller, fields: Value) -> tokio::task::JoinHandle<Result<Reply>> {
@@ -92,5 +94,25 @@ async fn nobody_waits_for_a_reply_without_end() -> Result<()> {
         assert_eq!(team.stats("q").await?["ready"], 0, "nothing was pushed");
         live.stop().await;
     }
+    Ok(())
+}
+
+/// What was pushed is there, and will be replied to: who waits for that must not be told to ask again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_for_a_moment_costs_no_reply() -> Result<()> {
+    let mut redis = Redis::start()?;
+    let live = Live::start(&redis.url(), &unique("reply")).await?;
+    live.team.queue("q", json!({})).await?;
+    let asked = ask(&live.team, json!({"payload": 1, "reply": {"timeout": "9s"}}));
+    let taken = live.team.claim("q", json!({"wait_ms": 5_000})).await?.pop().context("one")?;
+    redis.pause()?;
+    // Longer than a call may take.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    redis.resume()?;
+    let reply = with(held(&taken), &json!({"reply": "late"}));
+    let acked = async || live.team.post("/v1/queues/q/ack", &reply).await.is_ok_and(|acked| acked.status == 200);
+    until(SOON, "the store to be back", acked).await?;
+    assert_eq!(asked.await??.expect(200)?["reply"], "late");
+    live.stop().await;
     Ok(())
 }

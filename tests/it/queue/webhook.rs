@@ -206,3 +206,22 @@ async fn a_queue_that_is_logged_empties() -> Result<()> {
     }
     Ok(())
 }
+
+/// Deleted and made again between two looks it has the same version, and is another queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_was_made_again_is_sent_where_it_says_now() -> Result<()> {
+    let live = live().await?;
+    let receiver = Receiver::start(|_, _| (NOW, 200, None)).await?;
+    live.team.queue("again", hook(&receiver.url("/before"), json!({}))).await?;
+    live.team.push("again", json!({"payload": 1})).await?;
+    until_empty(&live.team, "again").await?;
+    live.team.delete("/v1/queues/again").await?.expect(204)?;
+    live.team.queue("again", hook(&receiver.url("/after"), json!({}))).await?;
+    // The consumer of before may still be there for a moment.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    live.team.push("again", json!({"payload": 2})).await?;
+    until_empty(&live.team, "again").await?;
+    assert_eq!((receiver.seen("/before").len(), receiver.seen("/after").len()), (1, 1));
+    live.stop().await;
+    Ok(())
+}

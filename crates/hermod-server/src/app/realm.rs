@@ -194,12 +194,13 @@ impl App {
     ) -> Result<RealmAnswer, Problem> {
         let place = self.engine.partitions().place(space, id.as_str());
         let is_at_hand = matches!(self.engine, Engine::Embedded(_));
-        let (mut known, mut now, mut waits) = (Known::default(), self.clock.now(), 0);
+        let (mut known, mut now, mut waits, mut overtaken) = (Known::default(), self.clock.now(), 0, 0);
         let mut realm = self.realm_of(space, id)?;
         let mut queue = None;
-        for turn in 0..TURNS {
+        for _ in 0..TURNS {
             // Who is overtaken again queues with the others of this server: so there are few who overtake each other.
-            if turn == OVERTAKEN
+            if overtaken >= OVERTAKEN
+                && queue.is_none()
                 && let Some(turns) = self.turns.get(usize::from(place.partition))
             {
                 queue = Some(turns.lock().await);
@@ -245,6 +246,7 @@ impl App {
                     return Ok(RealmAnswer::Refused { refusal: Refusal::from(&*bound), now: bound.now, is_replayed });
                 }
                 Applied::Seen(seen) => {
+                    overtaken += 1;
                     now = seen.now;
                     known.learn(&plan, *seen);
                     // Where the state is at hand only what cannot be planned comes here: an argument that depends on it.
@@ -255,7 +257,8 @@ impl App {
                     }
                 }
                 Applied::Outdated(version) => {
-                    // Another server has the new definition already; it comes here within a second.
+                    // Another server has the new definition already; it comes here within a second. Nobody else waits for that.
+                    queue = None;
                     waits += 1;
                     if waits > WAITS {
                         let what = format!("This server has not yet got version {version} of the realm; nothing was done. Ask again.");

@@ -1,10 +1,15 @@
 //! One counter for all subjects, in another partition than the subject's own.
 
 use anyhow::{Result, ensure};
+use hermod_core::{Partitions, SpaceId, key};
+use hermod_server::Config;
+use hermod_tests::server::Cluster;
+use hermod_tests::unique;
 use serde_json::{Value, json};
 
-use super::super::site::{Ask, Caller};
+use super::super::site::{Ask, Caller, Site};
 use super::on_every_store;
+use crate::outage::cluster;
 
 /// A limit for each, and one for all together.
 async fn rules(team: &Caller, own: u64, all: u64) -> Result<()> {
@@ -114,4 +119,22 @@ async fn a_replayed_refund_gives_back_to_the_shared_counter_once() -> Result<()>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replayed_force_charges_the_shared_counter_once() -> Result<()> {
     once("check", ask("a", json!({"cost": 2, "force": true})), (3, 13)).await
+}
+
+/// As when the shard of a subject is gone: what all share has refused already, and that stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_stands_when_the_subject_s_own_part_fails() -> Result<()> {
+    let (nodes, space) = (Cluster::shared()?, unique("limit"));
+    let site = Site::start_with(|config| Config { store: nodes.url(), ..config }).await?;
+    let team = site.admin.space(&space).await?;
+    rules(&team, 5, 1).await?;
+    ensure!(team.check("ann", "act", 1).await?["allowed"] == true);
+    // A key of another kind fails as a store does that is not there.
+    let broken = key::limit(&Partitions::DEFAULT.place(&SpaceId::new(&space)?, "ann"), "ann");
+    let broke = nodes.primaries()?.into_iter().any(|port| cluster::ask::<()>(port, &["SET", &broken, "not a hash"]).is_ok());
+    ensure!(broke, "nobody has {broken}");
+    let refused = team.check("ann", "act", 1).await?;
+    ensure!(refused["allowed"] == false, "{refused}");
+    site.server.shutdown().await;
+    Ok(())
 }

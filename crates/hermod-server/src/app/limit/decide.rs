@@ -72,9 +72,12 @@ impl App {
         let act = if is_banned { Act::Peek } else { ask.act };
         let first = self.run(caller, ask, None, act, shared, None).await?;
         if first.checked.verdict() != Verdict::Allowed {
-            // Refused already; the others are looked at, so that the answer is complete.
-            let second = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, None).await?;
-            return Ok(CheckAnswer::new(first).and(second));
+            // Refused already; the others are looked at, so that the answer is complete. It stands without them.
+            let answer = CheckAnswer::new(first);
+            return Ok(match self.run(caller, ask, Some(&ask.subject), Act::Peek, own, None).await {
+                Ok(second) => answer.and(second),
+                Err(_) => answer,
+            });
         }
         let second = self.run_own(caller, ask, own, once, booking, Some(&first.checked)).await;
         let must_undo = match &second {
@@ -92,11 +95,21 @@ impl App {
             return Ok(CheckAnswer::new(first).and(second?));
         }
         // A rule that only reports, and was over its limit, was not charged.
-        self.run(caller, ask, None, undo, &first.checked.admitting(), None).await?;
+        let undone = self.run(caller, ask, None, undo, &first.checked.admitting(), None).await;
         if let Some(refusals) = &self.refusals {
             refusals.forget_all();
         }
-        Ok(CheckAnswer::new(self.run(caller, ask, None, Act::Peek, shared, None).await?).and(second?))
+        let second = second?;
+        let looked = match undone {
+            Ok(_) => self.run(caller, ask, None, Act::Peek, shared, None).await,
+            Err(fault) => Err(fault),
+        };
+        match looked {
+            Ok(looked) => Ok(CheckAnswer::new(looked).and(second)),
+            // The refusal stands; what all share was charged once too often, which is the safe side.
+            Err(_) if second.checked.verdict() != Verdict::Allowed => Ok(CheckAnswer::new(second)),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// The subject's own part; where it is to be reserved, together with what all share.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermod_core::queue::{Delivery, DeliveryId, Fetch, Replied};
+use hermod_core::queue::{Delivery, DeliveryId, Fetch, Fetched, Replied};
 use hermod_core::{Micros, Once, Outcome, QueueId, SpaceId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -76,13 +76,17 @@ impl App {
         let waiting = Waiting::new(&self.replies, (space.clone(), queue.id.clone(), id));
         loop {
             let place = hermod_core::Place { space: space.clone(), partition: id.partition };
-            let fetched = self.engine.run(&Fetch::new(place, queue.id.clone(), id.number), None).await?;
-            if let Outcome::Done(fetched) | Outcome::Replayed(fetched) = fetched.outcome
-                && let Some(reply) = fetched.reply
-            {
-                return Ok((pushed, reply));
+            let fetched = self.engine.run(&Fetch::new(place, queue.id.clone(), id.number), None).await;
+            let is_over = Instant::now() >= deadline || self.is_stopping();
+            match fetched.map(|fetched| fetched.outcome) {
+                Ok(Outcome::Done(Fetched { reply: Some(reply), .. }) | Outcome::Replayed(Fetched { reply: Some(reply), .. })) => {
+                    return Ok((pushed, reply));
+                }
+                Err(fault) if is_over => return Err(fault.into()),
+                // What was pushed is there: a store that is away for a moment is asked again.
+                Ok(_) | Err(_) => {}
             }
-            if Instant::now() >= deadline || self.is_stopping() {
+            if is_over {
                 let late =
                     format!("Nobody has replied to {id} in time. If it is still there, it stays; what is replied from now on is lost.");
                 return Err(Problem::new(Code::ReplyTimeout, late));
