@@ -452,7 +452,7 @@ async fn catalog_swap_under_load() -> Result<()> {
     Ok(())
 }
 
-/// The commits of a call write together. One that fails takes those beside it along in the answer, not in the books.
+/// Commits share a call. One that fails takes those beside it along in the answer, not in the books.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_done_before_a_call_failed_is_whole() -> Result<()> {
     let redis = Redis::start()?;
