@@ -117,6 +117,7 @@ impl App {
         let refusals = limit::refusals_for(&engine, &clock).map(Arc::new);
         let is_elsewhere = matches!((&engine, &clock), (Engine::Redis(_), Clock::System));
         let watches = Arc::new(Watches::new(engine.partitions().count(), is_elsewhere));
+        let local = Arc::new(Local::new(engine.partitions()));
         let turns = (0..engine.partitions().count()).map(|_| tokio::sync::Mutex::default()).collect();
         App {
             engine,
@@ -124,7 +125,7 @@ impl App {
             clock,
             metrics,
             refusals,
-            local: Arc::new(Local::new()),
+            local,
             top: Arc::default(),
             watches,
             staffs: Arc::default(),

@@ -26,7 +26,7 @@ pub(crate) fn ask<T: FromRedisValue>(port: u16, command: &[&str]) -> Result<T> {
 }
 
 /// The port of each node.
-fn ports(cluster: &Cluster) -> Vec<u16> {
+pub(super) fn ports(cluster: &Cluster) -> Vec<u16> {
     cluster.node_urls().iter().filter_map(|url| url.rsplit(':').next()?.parse().ok()).collect()
 }
 

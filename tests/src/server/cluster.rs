@@ -64,8 +64,13 @@ impl Cluster {
     /// It does not wait for the failover; see [`Cluster::settle`].
     pub fn kill_primary(&mut self, shard: usize) -> Result<u16> {
         let port = *self.primaries()?.get(shard).with_context(|| format!("there is no shard {shard}"))?;
-        self.node(port)?.stop()?;
+        self.kill(port)?;
         Ok(port)
+    }
+
+    /// Kills the node on `port` with SIGKILL.
+    pub fn kill(&mut self, port: u16) -> Result<()> {
+        self.node(port)?.stop()
     }
 
     /// Halts the node on `port` with SIGSTOP; see [`Redis::pause`].

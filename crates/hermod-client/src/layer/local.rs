@@ -87,11 +87,21 @@ impl Local {
         checked
     }
 
-    /// There are answers again: it hands back, and forgets.
-    pub(super) fn hand_back(&self) {
+    /// There are answers for this subject again: it hands back, and forgets. Others may still be without.
+    pub(super) fn hand_back(&self, subject: &str) {
         // Answers are the rule and failures the exception: only after one is the lock needed.
-        if self.is_used.swap(false, Ordering::Relaxed) {
-            *self.lock() = None;
+        if !self.is_used.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut table = self.lock();
+        if let Some(known) = table.as_mut() {
+            let own = known.hasher.hash_one(subject);
+            known.full_at.remove(&own);
+            known.sweep(known.begun.elapsed().as_nanos(), self.per);
+            if known.full_at.is_empty() {
+                *table = None;
+                self.is_used.store(false, Ordering::Relaxed);
+            }
         }
     }
 
@@ -112,12 +122,16 @@ impl Table {
         if self.full_at.len() < SUBJECTS_MAX || self.full_at.contains_key(&own) {
             return own;
         }
+        self.sweep(now, per);
+        if self.full_at.len() < SUBJECTS_MAX { own } else { own % SHARED }
+    }
+
+    /// A full bucket is the same as none. Looking once per period is enough: none takes longer.
+    fn sweep(&mut self, now: u128, per: Duration) {
         if now >= self.sweep_at {
-            // A full bucket is the same as none. Looking once per period is enough: none takes longer.
             self.full_at.retain(|_, full_at| *full_at > now);
             self.sweep_at = now + per.as_nanos();
         }
-        if self.full_at.len() < SUBJECTS_MAX { own } else { own % SHARED }
     }
 }
 
@@ -162,7 +176,19 @@ mod tests {
         tokio::time::advance(Duration::from_secs(61)).await;
         assert!(local.check("new", 1).allowed);
         assert_eq!(size(&local), 1, "what is full is forgotten");
-        local.hand_back();
-        assert!(local.check("new", 1).allowed, "it begins anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_answered_again_begins_anew_and_nobody_else() {
+        let local = local(1, 60);
+        for subject in ["a", "b"] {
+            assert!(local.check(subject, 1).allowed && !local.check(subject, 1).allowed);
+        }
+        local.hand_back("a");
+        assert!(!local.check("b", 1).allowed, "nobody answered for this one");
+        assert!(local.check("a", 1).allowed, "it begins anew");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        local.hand_back("a");
+        assert!(local.lock().is_none(), "nothing is kept when nothing is owed");
     }
 }

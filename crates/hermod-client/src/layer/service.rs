@@ -50,7 +50,10 @@ impl<B, L: Limiter> Shared<B, L> {
             };
             if let Some(known) = known {
                 attempt.succeeded();
-                self.local.iter().for_each(Local::hand_back);
+                // A limiter that answers without its store knows less than what was counted here.
+                if let (Some((local, subject, _)), Known::Answer(Checked { degraded: false, .. })) = (&taken, &known) {
+                    local.hand_back(subject);
+                }
                 return known;
             }
             attempt.failed();

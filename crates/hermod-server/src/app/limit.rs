@@ -93,10 +93,6 @@ impl App {
         let generation = self.refusals.as_ref().map(|refusals| refusals.generation(&caller.space, &ask.subject));
         let answer = match self.decide(caller, ask, &split, once, None).await {
             Ok(mut answer) => {
-                // Without a rule the store was not asked.
-                if !split.own.is_empty() || !split.shared.is_empty() {
-                    self.local.forget();
-                }
                 answer.is_degraded = is_degraded;
                 answer
             }

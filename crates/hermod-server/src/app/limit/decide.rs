@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermod_core::limit::{Act, Check, Explained, Mode, ReservationId, Reserve, Reserved, Rules, Verdict};
-use hermod_core::{Micros, Once, Outcome, Subject};
+use hermod_core::{Micros, Once, Operation, Outcome, Subject};
 use hermod_engine::{Durability, EngineError};
 
 use super::{CheckAnswer, CheckAsk};
@@ -129,6 +129,7 @@ impl App {
             reserve = reserve.and(shared);
         }
         let ran = self.engine.run(&reserve, once).await.map_err(Fault::Engine)?;
+        self.local.forget(reserve.place());
         let (reserved, is_replayed) = match ran.outcome {
             Outcome::Done(reserved) => (reserved, false),
             Outcome::Replayed(reserved) => (reserved, true),
@@ -153,6 +154,7 @@ impl App {
             check = check.asked_by(&ask.subject);
         }
         let ran = self.engine.run(&check, once).await.map_err(Fault::Engine)?;
+        self.local.forget(&place);
         let (checked, is_replayed) = match ran.outcome {
             Outcome::Done(checked) => (checked, false),
             Outcome::Replayed(checked) => (checked, true),

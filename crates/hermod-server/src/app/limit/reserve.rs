@@ -79,7 +79,6 @@ impl App {
         self.settle_expired(caller, &ask.subject, &split).await;
         let checked = match self.decide(caller, ask, &split, once, Some(&booking)).await {
             Ok(mut checked) => {
-                self.local.forget();
                 checked.is_degraded = is_degraded;
                 checked
             }
