@@ -8,6 +8,7 @@ mod charger;
 pub(crate) mod cluster;
 mod durability;
 mod expiry;
+mod leaving;
 mod load;
 mod parallel;
 mod policy;

@@ -19,6 +19,7 @@ mod spaces;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hermod_catalog::{ApiKey, Catalog, Scope};
 use hermod_core::{Micros, Seed, SpaceId};
@@ -109,6 +110,22 @@ impl Caller {
     /// Whether the caller may do this.
     pub fn may(&self, scope: Scope) -> bool {
         self.key.as_ref().is_none_or(|key| key.allows(scope))
+    }
+}
+
+/// A store that fails is asked again after so long.
+pub(crate) const AGAIN: Duration = Duration::from_millis(500);
+
+/// Does work of several steps to its end, also if whoever asked leaves meanwhile: a request that is given up is
+/// dropped where it stands.
+async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(fault) => match fault.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and this with it.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 

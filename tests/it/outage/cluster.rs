@@ -36,7 +36,7 @@ fn slot(charger: &Charger, port: u16, subject: &str) -> Result<u16> {
 }
 
 /// The shard that a slot belongs to at first.
-fn shard(slot: u16) -> usize {
+pub(super) fn shard(slot: u16) -> usize {
     [5460, 10922].iter().filter(|last| slot > **last).count()
 }
 

@@ -21,7 +21,6 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
@@ -31,7 +30,7 @@ use hermod_core::queue::{Delivery, DeliveryId, Mode, OnExhausted, Order, Overdue
 use hermod_core::{Micros, Once, Outcome, Place, QueueId, SpaceId};
 use hermod_engine::Engine;
 
-use super::{App, Caller};
+use super::{AGAIN, App, Caller};
 use crate::code::{Code, Problem, conflict};
 
 pub(crate) use claim::WAIT_MAX;
@@ -46,9 +45,6 @@ pub use stream::StreamAsk;
 pub(crate) use watch::Watches;
 pub use worker::Registered;
 pub(crate) use worker::{GRACE, Staffs};
-
-/// A store that fails is asked again after so long.
-const AGAIN: Duration = Duration::from_millis(500);
 
 /// So many bytes of payloads go into one step.
 const PUSH_BYTES_MAX: usize = 1 << 20;

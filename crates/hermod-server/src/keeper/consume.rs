@@ -12,15 +12,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use crate::app::{App, ClaimAsk, SettleAsk, Taken};
+use crate::app::{AGAIN, App, ClaimAsk, SettleAsk, Taken};
 use crate::push::{Endpoint, Parcel, Secret, Sent, Target};
 
 /// So many are logged together.
 const LOG_COUNT: usize = 100;
 /// How long a claim waits before the catalog is looked at again.
 const WAIT: Duration = Duration::from_secs(20);
-/// After a fault of the store it is asked again after so long.
-const AGAIN: Duration = Duration::from_millis(500);
 
 /// Consumes one queue until it is told to end.
 pub(super) async fn run(app: App, space: SpaceId, queue: Arc<Queue>, mut stopped: watch::Receiver<()>) {

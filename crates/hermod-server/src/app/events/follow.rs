@@ -7,12 +7,11 @@ use hermod_core::SpaceId;
 use tokio::sync::mpsc;
 
 use super::{App, Caller, Cursor, EventAnswer, EventsAsk};
+use crate::app::AGAIN;
 use crate::code::Problem;
 
 /// So often the logs are looked at.
 const EVERY: Duration = Duration::from_millis(250);
-/// A store that fails is asked again after so long.
-const AGAIN: Duration = Duration::from_millis(500);
 
 /// What one who follows is told.
 #[derive(Clone, Debug)]

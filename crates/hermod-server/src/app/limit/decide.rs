@@ -7,7 +7,7 @@ use hermod_core::{Micros, Once, Operation, Outcome, Subject};
 use hermod_engine::{Durability, EngineError};
 
 use super::{CheckAnswer, CheckAsk};
-use crate::app::{App, Caller};
+use crate::app::{App, Caller, to_the_end};
 
 /// What an engine made of one operation.
 pub(super) struct Ran {
@@ -36,6 +36,7 @@ pub(super) struct Booking {
 }
 
 /// The rules that apply: the subject's own, and those that all subjects share.
+#[derive(Clone)]
 pub(super) struct Split {
     pub(super) own: Rules,
     pub(super) shared: Rules,
@@ -46,10 +47,11 @@ impl App {
         &self,
         caller: &Caller,
         ask: &CheckAsk,
-        Split { own, shared }: &Split,
+        split: &Split,
         once: Option<&Once>,
         booking: Option<&Booking>,
     ) -> Result<CheckAnswer, Fault> {
+        let Split { own, shared } = split;
         // Without a rule there is nothing to charge; an idempotency key is honoured all the same.
         if shared.is_empty() {
             if own.is_empty() && once.is_none() && booking.is_none() {
@@ -60,6 +62,20 @@ impl App {
         if own.is_empty() && booking.is_none() {
             return Ok(CheckAnswer::new(self.run(caller, ask, None, ask.act, shared, once).await?));
         }
+        // What was taken from all is given back if need be, though nobody waits for the answer any more.
+        let (app, caller, ask, split) = (self.clone(), caller.clone(), ask.clone(), split.clone());
+        let (once, booking) = (once.cloned(), booking.cloned());
+        to_the_end(async move { app.decide_both(&caller, &ask, &split, once.as_ref(), booking.as_ref()).await }).await
+    }
+
+    async fn decide_both(
+        &self,
+        caller: &Caller,
+        ask: &CheckAsk,
+        Split { own, shared }: &Split,
+        once: Option<&Once>,
+        booking: Option<&Booking>,
+    ) -> Result<CheckAnswer, Fault> {
         // The kept answer is the subject's: it is looked up before anything that all share is touched.
         if once.is_some() {
             let kept = self.run(caller, ask, Some(&ask.subject), Act::Peek, own, once).await?;

@@ -4,9 +4,10 @@ use hermod_catalog::Scope;
 use hermod_core::limit::{Attributes, Facts, Lease, Leased, Mode, Rules, Scope as Counter};
 use hermod_core::{Action, Invalid, Micros, Once, Outcome, Subject};
 use hermod_engine::Durability;
+use tokio::time::Instant;
 
 use super::few_enough;
-use crate::app::{App, Caller};
+use crate::app::{AGAIN, App, Caller, to_the_end};
 use crate::code::{Problem, conflict};
 
 /// A lease to be taken.
@@ -86,6 +87,12 @@ impl App {
     /// Takes a lease under every rule of leases that matches, or under none.
     pub async fn acquire(&self, caller: &Caller, ask: &LeaseAsk, once: Option<&Once>) -> Result<LeaseAnswer, Problem> {
         caller.need(Scope::LimitCheck)?;
+        // What was taken from all is given back if need be, though nobody waits for the answer any more.
+        let (app, caller, ask, once) = (self.clone(), caller.clone(), ask.clone(), once.cloned());
+        to_the_end(async move { app.acquire_all(&caller, &ask, once.as_ref()).await }).await
+    }
+
+    async fn acquire_all(&self, caller: &Caller, ask: &LeaseAsk, once: Option<&Once>) -> Result<LeaseAnswer, Problem> {
         // Made up so that a replay makes up the same.
         let made_up = || once.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), Once::token);
         let lease = ask.lease.clone().unwrap_or_else(|| format!("ls_{}", made_up()));
@@ -123,12 +130,29 @@ impl App {
             let ran = self.leased(&second, once, &mut answer).await;
             // Only what this call took is given back.
             if !shared.is_empty() && !was_held && (ran.is_err() || !answer.is_held) {
-                let release = Lease::release(partitions.place(&caller.space, ""), "", shared_id);
-                self.leased(&release, None, &mut LeaseAnswer::new("", self.now())).await?;
+                self.release_at_last(Lease::release(partitions.place(&caller.space, ""), "", shared_id), longest.min(ttl)).await;
             }
             ran?;
         }
         Ok(answer)
+    }
+
+    /// Gives back what all share. If the store fails, nobody waits for it, but it is tried for as long as it may last.
+    async fn release_at_last(&self, release: Lease, ttl: Micros) {
+        let give_up = Instant::now() + ttl.to_duration();
+        if self.engine.run(&release, None).await.is_ok() {
+            return;
+        }
+        let app = self.clone();
+        tokio::spawn(async move {
+            while Instant::now() < give_up && !app.is_stopping() {
+                tokio::time::sleep(AGAIN).await;
+                if app.engine.run(&release, None).await.is_ok() {
+                    return;
+                }
+            }
+            tracing::warn!("a lease that was refused could not be given back where all subjects share it; it ends by itself");
+        });
     }
 
     /// Whether an answer is kept for this key, which is then the answer. To give back what nobody has
@@ -157,6 +181,19 @@ impl App {
     ) -> Result<LeaseAnswer, Problem> {
         caller.need(Scope::LimitCheck)?;
         Lease::check_id(lease)?;
+        // Both parts are kept, or given back.
+        let (app, caller, subject, lease, once) = (self.clone(), caller.clone(), subject.clone(), lease.to_owned(), once.cloned());
+        to_the_end(async move { app.keep_both(&caller, &subject, &lease, keep, once.as_ref()).await }).await
+    }
+
+    async fn keep_both(
+        &self,
+        caller: &Caller,
+        subject: &Subject,
+        lease: &str,
+        keep: Option<Option<Micros>>,
+        once: Option<&Once>,
+    ) -> Result<LeaseAnswer, Problem> {
         let mut answer = LeaseAnswer { is_held: false, ..LeaseAnswer::new(lease, self.now()) };
         if self.kept_lease(caller, subject.as_str(), once, &mut answer).await? {
             return Ok(answer);

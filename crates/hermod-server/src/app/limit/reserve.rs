@@ -9,7 +9,7 @@ use hermod_engine::{Durability, EngineError};
 
 use super::decide::{Booking, Fault, Split};
 use super::{CheckAnswer, CheckAsk, Matched, few_enough, split};
-use crate::app::{App, Caller};
+use crate::app::{App, Caller, to_the_end};
 use crate::code::{Code, Problem, conflict};
 
 /// How long a reservation is open, if it does not say.
@@ -106,6 +106,18 @@ impl App {
         if actual.is_some_and(|actual| actual > INT_MAX) {
             return Err(Invalid::new("actual", format!("must be between 0 and {INT_MAX}")).into());
         }
+        let (app, caller, once) = (self.clone(), caller.clone(), once.cloned());
+        to_the_end(async move { app.commit_all(&caller, id, actual, once.as_ref()).await }).await
+    }
+
+    /// Settles it, and does what follows where all subjects share the counters.
+    async fn commit_all(
+        &self,
+        caller: &Caller,
+        id: ReservationId,
+        actual: Option<u64>,
+        once: Option<&Once>,
+    ) -> Result<SettleAnswer, Problem> {
         let place = self.engine.partitions().place(&caller.space, id.subject.as_str());
         let ran = self.engine.run(&Settle::one(place, &id, actual), once).await?;
         let (settled, is_replayed) = match ran.outcome {
@@ -133,6 +145,11 @@ impl App {
         if !gives_back(&split.own) && !gives_back(&split.shared) {
             return;
         }
+        let (app, caller, subject) = (self.clone(), caller.clone(), subject.clone());
+        to_the_end(async move { app.settle_steps(&caller, &subject).await }).await;
+    }
+
+    async fn settle_steps(&self, caller: &Caller, subject: &Subject) {
         let place = self.engine.partitions().place(&caller.space, subject.as_str());
         for _ in 0..STEPS_MAX {
             // A store that cannot be reached is told of by the question itself.
