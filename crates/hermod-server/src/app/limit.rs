@@ -90,7 +90,7 @@ impl App {
         }
         // What expires and is given back would not be noticed.
         let may_be_known = may_be_known && !gives_back(&split.own) && !gives_back(&split.shared);
-        let generation = self.refusals.as_ref().map(|refusals| refusals.generation(&caller.space, &ask.subject));
+        let asked = self.refusals.as_ref().map(|refusals| refusals.asking(&caller.space, &ask.subject, version));
         let answer = match self.decide(caller, ask, &split, once, None).await {
             Ok(mut answer) => {
                 answer.is_degraded = is_degraded;
@@ -103,7 +103,7 @@ impl App {
         if let Some(refusals) = &self.refusals {
             match ask.act {
                 Act::Check if may_be_known && !answer.is_degraded => {
-                    refusals.learn(&caller.space, ask, version, generation.unwrap_or(0), &answer);
+                    asked.into_iter().for_each(|asked| refusals.learn(&caller.space, ask, asked, &answer));
                 }
                 Act::Refund | Act::Undo | Act::Force if !split.shared.is_empty() => refusals.forget_all(),
                 Act::Refund | Act::Undo | Act::Force => refusals.forget(&caller.space, &ask.subject),
