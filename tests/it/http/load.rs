@@ -177,3 +177,17 @@ async fn many_at_once_are_all_answered_and_none_is_charged_twice() -> Result<()>
     site.server.shutdown().await;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_asks_for_nothing_is_closed() -> Result<()> {
+    let site = Site::start().await?;
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let closed = ["", "PRI", "GET /healthz HTTP/1.1\r\nHo", preface].map(async |said| -> Result<()> {
+        let mut wire = Wire::open(site.server.address()).await?;
+        wire.send(said).await?;
+        wire.until_closed(Duration::from_secs(14)).await.with_context(|| format!("after {said:?}"))
+    });
+    futures_util::future::try_join_all(closed).await?;
+    site.server.shutdown().await;
+    Ok(())
+}

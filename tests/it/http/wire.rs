@@ -48,6 +48,14 @@ impl Wire {
         tokio::time::timeout(SOON, self.read()).await.context("no answer in time")?
     }
 
+    /// Reads until the other side closes it.
+    pub(super) async fn until_closed(&mut self, within: Duration) -> Result<()> {
+        let (mut bytes, stream) = (Vec::new(), &mut self.stream);
+        // How it is closed does not matter.
+        let _closed = tokio::time::timeout(within, stream.read_to_end(&mut bytes)).await.context("it is still open")?;
+        Ok(())
+    }
+
     /// Whether there is something to read.
     pub(super) async fn is_answered(&self) -> bool {
         tokio::time::timeout(Duration::from_millis(1), self.stream.peek(&mut [0; 1])).await.is_ok()

@@ -1,6 +1,7 @@
 //! Accepts connections and serves them until told to stop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,6 +20,8 @@ use tower::ServiceExt;
 const CONNECTIONS_MAX: usize = 10_000;
 /// How long a connection may take to say what it wants.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// So often one of HTTP/2 is asked whether it is still there, and so long its answer may take.
+const ALIVE_EVERY: Duration = Duration::from_secs(20);
 /// The largest head of a request, in bytes.
 const HEAD_MAX: usize = 64 << 10;
 
@@ -28,6 +31,7 @@ pub(super) async fn run(listener: TcpListener, tls: Option<TlsAcceptor>, router:
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEAD_MAX).pipeline_flush(true);
     server.http2().timer(TokioTimer::new()).max_header_list_size(u32::try_from(HEAD_MAX).unwrap_or(u32::MAX));
+    server.http2().keep_alive_interval(ALIVE_EVERY).keep_alive_timeout(ALIVE_EVERY);
     loop {
         let accept = async {
             let place = Arc::clone(&places).acquire_owned().await;
@@ -75,10 +79,25 @@ async fn serve<S>(server: &auto::Builder<TokioExecutor>, stream: S, router: Rout
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| router.clone().oneshot(request));
+    let has_asked = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&has_asked);
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        noted.store(true, Ordering::Relaxed);
+        router.clone().oneshot(request)
+    });
     let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    if let Err(fault) = watcher.watch(connection.into_owned()).await {
+    // Before it is known which HTTP is spoken no timer of the library runs.
+    let silent = async {
+        tokio::time::sleep(HEADER_TIMEOUT).await;
+        if has_asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
         // A caller that goes away is not our fault.
-        tracing::debug!(error = %fault, "a connection ended early");
+        served = watcher.watch(connection.into_owned()) => if let Err(fault) = served {
+            tracing::debug!(error = %fault, "a connection ended early");
+        },
+        () = silent => tracing::debug!("a connection asked for nothing and is closed"),
     }
 }
