@@ -16,6 +16,7 @@ mod refusals;
 mod scripts;
 mod sentinel;
 pub(crate) mod served;
+mod shard;
 mod single;
 mod unfit;
 

@@ -5,6 +5,7 @@
 //! a key of its own, under which it is pushed once.
 
 mod consume;
+mod crew;
 mod plays;
 mod recur;
 mod staff;
@@ -19,7 +20,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::app::App;
-use recur::Runs;
 
 /// So often the catalog is looked at: a change of it is seen within a second.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -36,20 +36,16 @@ struct Consumer {
 /// Keeps at it until the server ends.
 pub(crate) async fn keep(app: App) {
     let mut consumers: HashMap<(SpaceId, QueueId), Consumer> = HashMap::new();
-    let mut runs = Runs::default();
     let staff = tokio::spawn(staff::run(app.clone()));
-    let plays = tokio::spawn(plays::run(app.clone()));
+    let (plays, runs) = (tokio::spawn(plays::run(app.clone())), tokio::spawn(recur::run(app.clone())));
     loop {
         consume_all(&app, &mut consumers);
-        runs.create(&app).await;
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
             () = app.stopping() => break,
         }
     }
-    let _ended = (staff.await, plays.await);
-    // What was deleted a moment ago leaves no run behind.
-    runs.create(&app).await;
+    let _ended = (staff.await, plays.await, runs.await);
     for (_, consumer) in consumers {
         drop(consumer.stop);
         let _ended = consumer.task.await;

@@ -45,7 +45,12 @@ impl Served {
 
     /// Adds or replaces the rule `id`, and fails unless that worked.
     pub(crate) async fn put_rule(&self, id: &str, body: &Value) -> Result<()> {
-        let told = self.send(self.http.put(self.url(&format!("/v1/rules/{id}"))).json(body)).await?;
+        self.put(&format!("/v1/rules/{id}"), body).await
+    }
+
+    /// Adds or replaces something, and fails unless that worked.
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<()> {
+        let told = self.send(self.http.put(self.url(path)).json(body)).await?;
         ensure!(told.status == 200 || told.status == 201, "{told:?}");
         Ok(())
     }

@@ -8,7 +8,7 @@ use hermod_tests::server::{Postgres, Redis};
 use hermod_tests::unique;
 use serde_json::{Value, json};
 
-use super::{Caller, SOON, time};
+use super::{Caller, Live, SOON, time};
 use crate::http::site::config;
 use crate::outage::until;
 
@@ -158,5 +158,21 @@ async fn a_run_that_waits_to_be_tried_again_stays() -> Result<()> {
     for server in std::mem::take(&mut all.servers) {
         server.shutdown().await;
     }
+    Ok(())
+}
+
+/// Runs whose time came and that nobody took may be many: the next is found behind them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_run_of_a_disabled_schedule_is_cancelled_behind_a_thousand_that_wait() -> Result<()> {
+    let live = Live::start("embedded", &unique("cron")).await?;
+    let (team, schedule) = (&live.team, "/v1/queues/q/schedules/s");
+    team.queue("q", json!({"order": "total"})).await?;
+    team.push_lines("q", &"{\"payload\": 1, \"tags\": [\"schedule:s\"]}\n".repeat(1_001)).await?;
+    let scheduled = async |count: u64| team.stats("q").await.is_ok_and(|stats| stats["scheduled"] == count);
+    team.put(schedule, &json!({"cron": "0 0 1 1 *"})).await?.expect(201)?;
+    until(SOON, "the next run", async || scheduled(1).await).await?;
+    team.put(schedule, &json!({"cron": "0 0 1 1 *", "enabled": false})).await?.expect(200)?;
+    until(SOON, "it to be cancelled", async || scheduled(0).await).await?;
+    live.stop().await;
     Ok(())
 }

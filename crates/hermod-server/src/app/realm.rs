@@ -226,7 +226,7 @@ impl App {
                     let balances = done.balances.into_iter().filter(|(account, _)| !account.is_own()).collect();
                     let (seq, durability) = (Some(done.seq), Some(ran.durability));
                     if told.later > Micros::ZERO && !is_replayed {
-                        self.agenda.note(told.later, space, id);
+                        self.remind(told.later, done.now, space, id);
                     }
                     return Ok(RealmAnswer::Done(Box::new(CommitAnswer {
                         seq,

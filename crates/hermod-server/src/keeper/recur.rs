@@ -6,60 +6,94 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermod_core::queue::{Change, Delivery, Due, Filter, Schedule, Shown, Status};
 use hermod_core::{Micros, Name, QueueId, Recipient, SpaceId, Tag};
 
+use super::crew::Crew;
 use crate::app::{App, Caller, ListAsk};
 use crate::code::Problem;
 
-/// So many runs of one schedule are looked at.
+/// So often the schedules are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// So many runs of one schedule are looked at in one step.
 const RUNS_MAX: usize = 1_000;
 
 /// What a schedule is known by.
 type Known = (SpaceId, QueueId, Name);
 
-/// The run of each schedule that was created last.
-#[derive(Debug, Default)]
-pub(super) struct Runs {
-    created: HashMap<Known, (Arc<Schedule>, Option<Micros>)>,
+/// The schedules whose run was created, and the time of that; none where there is none to come.
+type Created = HashMap<Known, (Arc<Schedule>, Option<Micros>)>;
+
+/// Keeps at it until the server ends.
+pub(super) async fn run(app: App) {
+    let (mut created, mut crew) = (Created::new(), Crew::default());
+    loop {
+        look(&app, &created, &mut crew);
+        tokio::select! {
+            (name, ended) = crew.ended() => note(&mut created, name, ended),
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = app.stopping() => break,
+        }
+    }
+    // What was deleted a moment ago leaves no run behind.
+    for is_last in [false, true] {
+        while !crew.is_idle() {
+            let (name, ended) = crew.ended().await;
+            note(&mut created, name, ended);
+        }
+        if !is_last {
+            look(&app, &created, &mut crew);
+        }
+    }
 }
 
-impl Runs {
-    /// Creates what is missing.
-    pub(super) async fn create(&mut self, app: &App) {
-        let now = app.now();
-        let mut seen = HashMap::new();
-        for (space, schedules) in app.catalog.all_schedules() {
-            for schedule in schedules.iter() {
-                seen.insert((space.clone(), schedule.queue.clone(), schedule.name.clone()), Arc::clone(schedule));
-            }
+/// What became of a schedule: it is gone, or its next run was created.
+type Ended = Result<Option<(Arc<Schedule>, Option<Micros>)>, Problem>;
+
+fn note(created: &mut Created, name: Known, ended: Option<Ended>) {
+    match ended {
+        Some(Ok(Some(run))) => drop(created.insert(name, run)),
+        Some(Ok(None)) => drop(created.remove(&name)),
+        Some(Err(problem)) => {
+            let (queue, schedule) = (name.1.as_str(), name.2.as_str());
+            tracing::debug!(queue, schedule, code = problem.code.text(), "a run could not be created; it will be tried again");
         }
-        let gone: Vec<_> = self.created.keys().filter(|name| !seen.contains_key(name)).cloned().collect();
-        for name in gone {
-            if cancel_others(app, &name, None).await.is_ok() {
-                self.created.remove(&name);
-            }
+        None => {}
+    }
+}
+
+/// Begins to create what is missing, and to cancel what is too much.
+fn look(app: &App, created: &Created, crew: &mut Crew<Known, Ended>) {
+    let now = app.now();
+    let mut seen = HashMap::new();
+    for (space, schedules) in app.catalog.all_schedules() {
+        for schedule in schedules.iter() {
+            seen.insert((space.clone(), schedule.queue.clone(), schedule.name.clone()), Arc::clone(schedule));
         }
-        for (name, schedule) in seen {
-            // Compared as a whole: one that was deleted and made again begins with the first version.
-            let known = self.created.get(&name).filter(|(known, _)| *known == schedule);
-            let next = match known {
-                // Its time has not come, or it will not run again.
-                Some((_, last)) if last.is_none_or(|last| last > now) => continue,
-                Some((_, Some(last))) => schedule.cron.runs_after(*last).find(|run| *run > now),
-                _ => schedule.cron.next_after(now),
-            };
-            let next = next.filter(|_| schedule.enabled);
-            let is_new = known.is_none();
-            match create(app, &name, &schedule, next, is_new).await {
-                Ok(()) => drop(self.created.insert(name, (schedule, next))),
-                Err(problem) => {
-                    let (queue, schedule) = (name.1.as_str(), name.2.as_str());
-                    tracing::debug!(queue, schedule, code = problem.code.text(), "a run could not be created; it will be tried again");
-                }
-            }
-        }
+    }
+    for name in created.keys().filter(|name| !seen.contains_key(name)) {
+        crew.begin(name, || {
+            let (app, name) = (app.clone(), name.clone());
+            async move { cancel_others(&app, &name, None).await.map(|()| None) }
+        });
+    }
+    for (name, schedule) in seen {
+        // Compared as a whole: one that was deleted and made again begins with the first version.
+        let known = created.get(&name).filter(|(known, _)| *known == schedule);
+        let next = match known {
+            // Its time has not come, or it will not run again.
+            Some((_, last)) if last.is_none_or(|last| last > now) => continue,
+            Some((_, Some(last))) => schedule.cron.runs_after(*last).find(|run| *run > now),
+            _ => schedule.cron.next_after(now),
+        };
+        let next = next.filter(|_| schedule.enabled);
+        let is_new = known.is_none();
+        crew.begin(&name, || {
+            let (app, name) = (app.clone(), name.clone());
+            async move { create(&app, &name, &schedule, next, is_new).await.map(|()| Some((schedule, next))) }
+        });
     }
 }
 
@@ -76,11 +110,17 @@ fn key(schedule: &Schedule, run: Micros) -> String {
 }
 
 async fn create(app: &App, name: &Known, schedule: &Schedule, next: Option<Micros>, is_new: bool) -> Result<(), Problem> {
+    if let Some(run) = next {
+        push(app, name, schedule, run).await?;
+    }
     if is_new {
-        // What was created for the schedule as it was before.
+        // What was created for the schedule as it was before. Last: a partition that does not answer must not keep the run away.
         cancel_others(app, name, Some(schedule)).await?;
     }
-    let Some(run) = next else { return Ok(()) };
+    Ok(())
+}
+
+async fn push(app: &App, name: &Known, schedule: &Schedule, run: Micros) -> Result<(), Problem> {
     let mut delivery = Delivery::new(Due::At(run), true, schedule.payload.as_bytes());
     delivery.to = schedule.to.clone();
     delivery.key = Some(key(schedule, run));
@@ -106,16 +146,22 @@ async fn cancel_others(app: &App, name: &Known, schedule: Option<&Schedule>) -> 
     if app.catalog.queue(&name.0, &name.1).is_none() {
         return Ok(());
     }
-    let ask = ListAsk { filter: Filter::Tag(tag(&name.2)?), after: None, limit: RUNS_MAX };
-    let listing = app.deliveries(&caller, name.1.as_str(), &ask).await?;
     // One that was attempted waits to be tried again: its time had come.
     let is_to_come = |shown: &Shown| shown.status == Status::Scheduled && shown.attempts == 0;
-    for (id, shown) in listing.items.iter().filter(|(_, shown)| is_to_come(shown)) {
-        let body = hermod_core::queue::delivery::read_body(&shown.body);
-        let is_kept = body.is_some_and(|(meta, _)| schedule.is_some_and(|schedule| is_run_of(schedule, meta.key)));
-        if !is_kept {
-            app.edit(&caller, name.1.as_str(), &id.to_string(), Change::Cancel, None).await?;
+    let mut ask = ListAsk { filter: Filter::Tag(tag(&name.2)?), after: None, limit: RUNS_MAX };
+    loop {
+        let listing = app.deliveries(&caller, name.1.as_str(), &ask).await?;
+        for (id, shown) in listing.items.iter().filter(|(_, shown)| is_to_come(shown)) {
+            let body = hermod_core::queue::delivery::read_body(&shown.body);
+            let is_kept = body.is_some_and(|(meta, _)| schedule.is_some_and(|schedule| is_run_of(schedule, meta.key)));
+            if !is_kept {
+                app.edit(&caller, name.1.as_str(), &id.to_string(), Change::Cancel, None).await?;
+            }
+        }
+        // Those whose time had come may be many, if nobody takes them.
+        ask.after = listing.next;
+        if ask.after.is_none() {
+            return Ok(());
         }
     }
-    Ok(())
 }

@@ -17,14 +17,15 @@ use crate::code::{Code, Problem};
 
 impl App {
     /// Runs what is due in a realm; when something is due next.
-    pub(crate) async fn run_due(&self, space: &SpaceId, id: &RealmId) -> Result<Option<Micros>, Problem> {
+    pub(crate) async fn run_due(&self, space: &SpaceId, id: &RealmId) -> Result<(), Problem> {
         let place = self.engine.partitions().place(space, id.as_str());
         let Outcome::Done(waiting) = self.engine.run(&ReadDue::new(place, id.clone(), DUE_MAX), None).await?.outcome else {
             return Err(lost());
         };
         for (at, what) in &waiting.first {
             if *at > waiting.now {
-                return Ok(Some(*at));
+                self.remind(*at, waiting.now, space, id);
+                return Ok(());
             }
             // A fault of ours in one must not hold up the others.
             let (app, of, realm, one) = (self.clone(), space.clone(), id.clone(), what.clone());
@@ -37,7 +38,15 @@ impl App {
             }
         }
         // There may be more; the other realms have their turn first.
-        Ok((waiting.first.len() == DUE_MAX).then_some(waiting.now))
+        if waiting.first.len() == DUE_MAX {
+            self.remind(waiting.now, waiting.now, space, id);
+        }
+        Ok(())
+    }
+
+    /// Has this realm looked at then. Times are the store's, and its clock is another than this server's.
+    pub(super) fn remind(&self, at: Micros, now: Micros, space: &SpaceId, id: &RealmId) {
+        self.agenda.note(self.now().plus(at.since(now)), space, id);
     }
 
     async fn run_one(&self, space: &SpaceId, id: &RealmId, what: &[u8]) -> Result<(), Problem> {
