@@ -180,7 +180,7 @@ pub(crate) async fn put(
     Ok(answer(status, &ScheduleDocument::new(&saved.value, shell.app.now())?))
 }
 
-/// Deletes a schedule. Deliveries it has made stay.
+/// Deletes a schedule, and its runs to come. Those whose time has come stay.
 #[utoipa::path(delete, path = "/v1/queues/{queue}/schedules/{name}", tag = "queue",
     params(("queue" = String, Path), ("name" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same key and path replays the answer.")),

@@ -28,7 +28,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         write: WriteArgs,
     },
-    /// Remove a schedule; deliveries it has made stay.
+    /// Remove a schedule and its runs to come; those whose time has come stay.
     Delete {
         #[command(flatten)]
         name: NameArgs,
