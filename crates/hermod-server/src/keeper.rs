@@ -36,8 +36,7 @@ struct Consumer {
 /// Keeps at it until the server ends.
 pub(crate) async fn keep(app: App) {
     let mut consumers: HashMap<(SpaceId, QueueId), Consumer> = HashMap::new();
-    let staff = tokio::spawn(staff::run(app.clone()));
-    let (plays, runs) = (tokio::spawn(plays::run(app.clone())), tokio::spawn(recur::run(app.clone())));
+    let (staff, plays, runs) = (lasting(&app, staff::run), lasting(&app, plays::run), lasting(&app, recur::run));
     loop {
         consume_all(&app, &mut consumers);
         tokio::select! {
@@ -50,6 +49,20 @@ pub(crate) async fn keep(app: App) {
         drop(consumer.stop);
         let _ended = consumer.task.await;
     }
+}
+
+/// Work that goes on until the server ends, also after a fault of ours.
+fn lasting<W: Future<Output = ()> + Send + 'static>(app: &App, work: fn(App) -> W) -> JoinHandle<()> {
+    let app = app.clone();
+    tokio::spawn(async move {
+        while let Err(fault) = tokio::spawn(work(app.clone())).await {
+            tracing::error!(error = %fault, "what the server does by itself failed, and is begun again");
+            tokio::time::sleep(LOOK_EVERY).await;
+            if app.is_stopping() {
+                return;
+            }
+        }
+    })
 }
 
 /// Starts what is wanted and not there, ends what is there and not wanted, or wanted otherwise.

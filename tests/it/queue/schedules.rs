@@ -176,3 +176,26 @@ async fn the_next_run_of_a_disabled_schedule_is_cancelled_behind_a_thousand_that
     live.stop().await;
     Ok(())
 }
+
+/// A run is known by its key and its tag. What somebody else gave one of them is theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schedule_takes_nothing_away_that_it_did_not_make() -> Result<()> {
+    let live = Live::start("embedded", &unique("cron")).await?;
+    let (team, schedule) = (&live.team, "/v1/queues/q/schedules/s");
+    team.queue("q", json!({})).await?;
+    team.push("q", json!({"payload": 1, "in": "1h", "tags": ["schedule:s"]})).await?;
+    team.push("q", json!({"payload": 2, "in": "1h", "key": "schedule/s/x"})).await?;
+    let scheduled = async |count: u64| team.stats("q").await.is_ok_and(|stats| stats["scheduled"] == count);
+    team.put(schedule, &json!({"cron": "0 0 1 1 *"})).await?.expect(201)?;
+    until(SOON, "the next run", async || scheduled(3).await).await?;
+    team.delete(schedule).await?.expect(204)?;
+    until(SOON, "it to be cancelled", async || !scheduled(3).await).await?;
+    ensure!(scheduled(2).await, "the others stay");
+    team.delete("/v1/queues/q").await?.problem(409, "queue_not_empty", None)?;
+    // What could never be pushed is refused when it is saved.
+    team.queue("sticky", json!({"mode": "sticky"})).await?;
+    let nobody = team.put("/v1/queues/sticky/schedules/s", &json!({"cron": "* * * * *"})).await?;
+    nobody.problem(400, "missing_field", Some("to"))?;
+    live.stop().await;
+    Ok(())
+}

@@ -120,6 +120,11 @@ async fn waiting_takes_no_time_of_the_processor() -> Result<()> {
     let hermod = Hermod::serve::<&str>([])?;
     let admin = Caller::new(hermod.url()?, Some(&hermod.admin_key()?));
     admin.queue("q", json!({})).await?;
+    // Nor does a schedule whose runs the queue does not take.
+    admin.queue("small", json!({})).await?;
+    let too_long = json!({"cron": "* * * * * *", "payload": "longer than the queue takes"});
+    admin.put("/v1/queues/small/schedules/s", &too_long).await?.expect(201)?;
+    admin.queue("small", json!({"max_payload": 16})).await?;
     // Hundredths of a second, of the user and of the system.
     let used = || -> Result<u64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", hermod.pid()))?;

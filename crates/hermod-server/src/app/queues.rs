@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermod_catalog::{CatalogOnce, Saved, SavedQueue, Scope};
 use hermod_core::queue::backoff::permille;
-use hermod_core::queue::{Cron, Overdue, Push, Queue, Schedule, Secret, Webhook, span};
+use hermod_core::queue::{Cron, Mode, Overdue, Push, Queue, Schedule, Secret, Webhook, span};
 use hermod_core::{Invalid, Name, QueueId, Recipient, Tag};
 
 use super::{App, Caller};
@@ -252,10 +252,16 @@ impl App {
         once: Option<&CatalogOnce>,
     ) -> Result<Saved<Schedule>, Problem> {
         caller.need(Scope::QueuesWrite)?;
-        Ok(self.catalog.put_schedule(&caller.space, draft.read()?, once).await?)
+        let schedule = draft.read()?;
+        let is_sticky = self.catalog.queue(&caller.space, &schedule.queue).is_some_and(|queue| queue.mode == Mode::Sticky);
+        if is_sticky && schedule.to.is_none() {
+            let needed = format!("The queue {} is sticky: a delivery goes to its recipient's worker, so to is needed.", schedule.queue);
+            return Err(Problem::new(Code::MissingField, needed).in_field("to"));
+        }
+        Ok(self.catalog.put_schedule(&caller.space, schedule, once).await?)
     }
 
-    /// Deletes a schedule. Deliveries it has made stay.
+    /// Deletes a schedule, and its runs to come. Those whose time has come stay.
     pub async fn delete_schedule(&self, caller: &Caller, queue: &str, name: &str, once: Option<&CatalogOnce>) -> Result<(), Problem> {
         caller.need(Scope::QueuesWrite)?;
         let (queue, name) = (QueueId::new(queue)?, Name::new(name)?);

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use hermod_core::queue::{Change, Delivery, Due, Filter, Schedule, Shown, Status};
 use hermod_core::{Micros, Name, QueueId, Recipient, SpaceId, Tag};
+use tokio::time::{Instant, sleep_until};
 
-use super::crew::Crew;
-use crate::app::{App, Caller, ListAsk};
+use super::crew::{Crew, MOST};
+use crate::app::{App, Caller, ListAsk, is_run};
 use crate::code::Problem;
 
 /// So often the schedules are looked at.
@@ -26,27 +27,49 @@ type Known = (SpaceId, QueueId, Name);
 /// The schedules whose run was created, and the time of that; none where there is none to come.
 type Created = HashMap<Known, (Arc<Schedule>, Option<Micros>)>;
 
+/// What is to be done for a schedule: its run of that time created, and if it is new what was created before cancelled; or, if it is gone, the latter.
+type Job = Option<(Arc<Schedule>, Option<Micros>, bool)>;
+
 /// Keeps at it until the server ends.
 pub(super) async fn run(app: App) {
-    let (mut created, mut crew) = (Created::new(), Crew::default());
-    loop {
-        look(&app, &created, &mut crew);
+    let (mut created, mut crew, mut wanted) = (Created::new(), Crew::default(), Vec::new());
+    let mut look_at = Instant::now();
+    while !app.is_stopping() {
+        // Not more often than that: what cannot be done now is not tried without a pause.
+        if Instant::now() >= look_at {
+            look_at = Instant::now() + LOOK_EVERY;
+            wanted = missing(&app, &created, &crew);
+        }
+        wanted.retain(|(name, job)| !begin(&app, &mut crew, name, job));
         tokio::select! {
             (name, ended) = crew.ended() => note(&mut created, name, ended),
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-            () = app.stopping() => break,
+            () = sleep_until(look_at) => {}
+            () = app.stopping() => {}
         }
     }
     // What was deleted a moment ago leaves no run behind.
-    for is_last in [false, true] {
-        while !crew.is_idle() {
-            let (name, ended) = crew.ended().await;
-            note(&mut created, name, ended);
-        }
-        if !is_last {
-            look(&app, &created, &mut crew);
-        }
+    finish(&mut crew, &mut created).await;
+    for (name, job) in missing(&app, &created, &crew) {
+        begin(&app, &mut crew, &name, &job);
     }
+    finish(&mut crew, &mut created).await;
+}
+
+async fn finish(crew: &mut Crew<Known, Ended>, created: &mut Created) {
+    while !crew.is_idle() {
+        let (name, ended) = crew.ended().await;
+        note(created, name, ended);
+    }
+}
+
+fn begin(app: &App, crew: &mut Crew<Known, Ended>, name: &Known, job: &Job) -> bool {
+    crew.begin(name, MOST, || {
+        let (app, name, job) = (app.clone(), name.clone(), job.clone());
+        async move {
+            let Some((schedule, next, is_new)) = job else { return cancel_others(&app, &name, None).await.map(|()| None) };
+            create(&app, &name, &schedule, next, is_new).await.map(|()| Some((schedule, next)))
+        }
+    })
 }
 
 /// What became of a schedule: it is gone, or its next run was created.
@@ -64,8 +87,8 @@ fn note(created: &mut Created, name: Known, ended: Option<Ended>) {
     }
 }
 
-/// Begins to create what is missing, and to cancel what is too much.
-fn look(app: &App, created: &Created, crew: &mut Crew<Known, Ended>) {
+/// What is to be done, and is not under way.
+fn missing(app: &App, created: &Created, crew: &Crew<Known, Ended>) -> Vec<(Known, Job)> {
     let now = app.now();
     let mut seen = HashMap::new();
     for (space, schedules) in app.catalog.all_schedules() {
@@ -73,12 +96,7 @@ fn look(app: &App, created: &Created, crew: &mut Crew<Known, Ended>) {
             seen.insert((space.clone(), schedule.queue.clone(), schedule.name.clone()), Arc::clone(schedule));
         }
     }
-    for name in created.keys().filter(|name| !seen.contains_key(name)) {
-        crew.begin(name, || {
-            let (app, name) = (app.clone(), name.clone());
-            async move { cancel_others(&app, &name, None).await.map(|()| None) }
-        });
-    }
+    let mut jobs: Vec<(Known, Job)> = created.keys().filter(|name| !seen.contains_key(name)).map(|name| (name.clone(), None)).collect();
     for (name, schedule) in seen {
         // Compared as a whole: one that was deleted and made again begins with the first version.
         let known = created.get(&name).filter(|(known, _)| *known == schedule);
@@ -89,12 +107,10 @@ fn look(app: &App, created: &Created, crew: &mut Crew<Known, Ended>) {
             _ => schedule.cron.next_after(now),
         };
         let next = next.filter(|_| schedule.enabled);
-        let is_new = known.is_none();
-        crew.begin(&name, || {
-            let (app, name) = (app.clone(), name.clone());
-            async move { create(&app, &name, &schedule, next, is_new).await.map(|()| Some((schedule, next))) }
-        });
+        jobs.push((name, Some((schedule, next, known.is_none()))));
     }
+    jobs.retain(|(name, _)| !crew.is_busy(name));
+    jobs
 }
 
 /// The tag of all runs of a schedule.
@@ -153,8 +169,8 @@ async fn cancel_others(app: &App, name: &Known, schedule: Option<&Schedule>) -> 
         let listing = app.deliveries(&caller, name.1.as_str(), &ask).await?;
         for (id, shown) in listing.items.iter().filter(|(_, shown)| is_to_come(shown)) {
             let body = hermod_core::queue::delivery::read_body(&shown.body);
-            let is_kept = body.is_some_and(|(meta, _)| schedule.is_some_and(|schedule| is_run_of(schedule, meta.key)));
-            if !is_kept {
+            let is_over = body.is_some_and(|(meta, _)| is_run(&meta) && !schedule.is_some_and(|schedule| is_run_of(schedule, meta.key)));
+            if is_over {
                 app.edit(&caller, name.1.as_str(), &id.to_string(), Change::Cancel, None).await?;
             }
         }

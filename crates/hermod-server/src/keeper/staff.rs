@@ -7,9 +7,11 @@
 //! Who lives is told by a task of its own: it must not wait for what is moved, nor for another queue whose store does not answer.
 
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hermod_core::queue::{Mode, Queue};
 use hermod_core::{Micros, QueueId, SpaceId};
 use tokio::task::JoinSet;
@@ -39,7 +41,9 @@ pub(super) async fn run(app: App) {
             if kept.insert(name.clone()) {
                 let (app, name) = (app.clone(), name);
                 tasks.spawn(async move {
-                    tokio::join!(renew(&app, &name), look_after(&app, &name));
+                    // A fault of ours ends it for the moment, and not for good.
+                    let kept = async { tokio::join!(renew(&app, &name), look_after(&app, &name)) };
+                    let _ended = AssertUnwindSafe(kept).catch_unwind().await;
                     name
                 });
             }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use hermod_core::queue::delivery::read_body;
+use hermod_core::queue::delivery::{Meta, read_body};
 use hermod_core::queue::edit::EDIT_MAX;
 use hermod_core::queue::{Change, DeliveryId, Filter, Number, Queue, Shown, Status};
 use hermod_core::{Micros, Place, SpaceId};
@@ -101,8 +101,14 @@ impl App {
     }
 }
 
+/// Whether a schedule made it: by its key and its tag, as others may have one or the other.
+pub(crate) fn is_run(meta: &Meta<'_>) -> bool {
+    let name = meta.key.strip_prefix("schedule/").and_then(|rest| rest.split('/').next());
+    name.is_some_and(|name| meta.tags.iter().any(|tag| tag.strip_prefix("schedule:") == Some(name)))
+}
+
 /// Whether a schedule made it, for a time that has not come.
 fn is_run_to_come(shown: &Shown) -> bool {
-    let is_run = read_body(&shown.body).is_some_and(|(meta, _)| meta.key.starts_with("schedule/"));
+    let is_run = read_body(&shown.body).is_some_and(|(meta, _)| is_run(&meta));
     is_run && shown.status == Status::Scheduled && shown.attempts == 0
 }
