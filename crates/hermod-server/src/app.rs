@@ -40,7 +40,7 @@ pub use pick::{HistoryAnswer, Looked, PickAnswer, PickAsk, PickSettled, PickedAn
 pub use queue::{
     Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, RelayAnswer, SettleAsk, StreamAsk, Taken, WorkersAnswer,
 };
-pub(crate) use queue::{GRACE, WAIT_MAX};
+pub(crate) use queue::{GRACE, WAIT_MAX, is_run};
 use queue::{Replies, Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use realm::{

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hermod_server::{Config, Mode, Server};
 use hermod_tests::until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::site::{Ask, Caller, SOON, Site, config};
 use super::wire::{Wire, body};
@@ -188,6 +188,63 @@ async fn a_connection_that_asks_for_nothing_is_closed() -> Result<()> {
         wire.until_closed(Duration::from_secs(14)).await.with_context(|| format!("after {said:?}"))
     });
     futures_util::future::try_join_all(closed).await?;
+    site.server.shutdown().await;
+    Ok(())
+}
+
+/// Who pushes and leaves before the answer has pushed all the same, and who acks and leaves has acked: what can be claimed is found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_by_who_left_is_known() -> Result<()> {
+    let site = Site::start().await?;
+    let (admin, count) = (&site.admin, 40);
+    admin.put("/v1/queues/q", &json!({})).await?.expect(201)?;
+    let claim = async || -> Result<Vec<Value>> {
+        let claimed = admin.post("/v1/queues/q/claim", &json!({"count": 100})).await?.expect(200)?;
+        Ok(claimed["deliveries"].as_array().context("a list")?.clone())
+    };
+    let leave = async |path: &str, body: Value| -> Result<()> {
+        let (mut wire, body) = (Wire::open(site.server.address()).await?, body.to_string());
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n", site.key(), body.len());
+        wire.send(head + &body).await
+    };
+    // Those that were given up before they were read are not there; the others may be underway.
+    let counted = async |state: &str| -> Result<usize> {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let stats = admin.get("/v1/queues/q/stats").await?.expect(200)?;
+        Ok(usize::try_from(stats[state].as_u64().context("a number")?)?)
+    };
+    ensure!(claim().await?.is_empty(), "all of it is known to be empty");
+    for n in 0..count {
+        leave("/v1/queues/q/deliveries", json!({"payload": n, "to": format!("r{n}")})).await?;
+    }
+    let there = counted("ready").await?;
+    ensure!(there > 5, "only {there} were pushed");
+    let claimed = claim().await?;
+    assert_eq!(claimed.len(), there, "so many were found of those that are there");
+    for one in &claimed {
+        admin.post("/v1/queues/q/deliveries", &json!({"payload": "next", "to": one["to"]})).await?.expect(201)?;
+    }
+    for one in &claimed {
+        leave("/v1/queues/q/ack", json!({"id": one["id"], "token": one["token"]})).await?;
+    }
+    let acked = there - counted("leased").await?;
+    ensure!(acked > 5, "only {acked} were acked");
+    assert_eq!(claim().await?.len(), acked, "so many were found of those that follow");
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_gone_is_not_counted_any_more() -> Result<()> {
+    let site = Site::start().await?;
+    site.admin.put("/v1/queues/gone", &json!({})).await?.expect(201)?;
+    site.admin.post("/v1/queues/gone/deliveries", &json!({"payload": 1})).await?.expect(201)?;
+    let told = async || -> Result<String> { Ok(site.admin.get("/metrics").await?.text()) };
+    let line = r#"hermod_queue_depth{space="default",queue="gone",state="ready"} 1"#;
+    ensure!(told().await?.contains(line), "{}", told().await?);
+    site.admin.delete("/v1/queues/gone?purge=true").await?.expect(204)?;
+    ensure!(!told().await?.contains("gone"), "{}", told().await?);
     site.server.shutdown().await;
     Ok(())
 }

@@ -32,10 +32,12 @@ use hermod_engine::Engine;
 
 use super::{AGAIN, App, Caller};
 use crate::code::{Code, Problem, conflict};
+use crate::telemetry::Depths;
 
 pub(crate) use claim::WAIT_MAX;
 pub use claim::{ClaimAsk, Taken};
 pub use edit::Bulk;
+pub(crate) use holding::is_run;
 pub use list::{ListAsk, Listing};
 pub use relay::RelayAnswer;
 pub(crate) use reply::Replies;
@@ -83,15 +85,16 @@ impl App {
     }
 
     /// Counts what every queue holds, for those who watch: the first hundred.
-    pub(crate) async fn measure_queues(&self) {
+    pub(crate) async fn measure_queues(&self, depths: &Depths) {
         let queues =
             self.catalog.all_queues().into_iter().flat_map(|(space, queues)| queues.into_iter().map(move |queue| (space.clone(), queue)));
         for (space, queue) in queues.take(QUEUES_MEASURED) {
-            let Ok(counts) = self.counts_of(&space, &queue, Micros::ZERO, 0).await else { return };
-            self.metrics.depth(space.as_str(), queue.id.as_str(), &counts);
+            // One that cannot be counted keeps nobody from counting the others.
+            let Ok(counts) = self.counts_of(&space, &queue, Micros::ZERO, 0).await else { continue };
+            depths.depth(space.as_str(), queue.id.as_str(), &counts);
             if queue.mode == Mode::Sticky {
-                let Ok((live, draining, parked)) = self.count_staff(&space, &queue).await else { return };
-                self.metrics.staff(space.as_str(), queue.id.as_str(), live, draining, parked);
+                let Ok((live, draining, parked)) = self.count_staff(&space, &queue).await else { continue };
+                depths.staff(space.as_str(), queue.id.as_str(), live, draining, parked);
             }
         }
     }
@@ -184,6 +187,7 @@ impl App {
         once: Option<&Once>,
     ) -> Vec<(usize, Result<PushAnswer, Problem>)> {
         let place = Place { space: caller.space.clone(), partition };
+        let mut unheard = self.unheard(&caller.space, &queue.id);
         let mut answers = Vec::with_capacity(deliveries.len());
         let mut steps = (0..).zip(steps(deliveries)).map(|(part, (positions, some))| {
             let (push, once) = (
@@ -211,6 +215,7 @@ impl App {
                     continue;
                 }
                 Err(problem) => {
+                    unheard.failed(&problem);
                     answers.extend(positions.into_iter().map(|position| (position, Err(problem.clone()))));
                     continue;
                 }
@@ -223,7 +228,44 @@ impl App {
                 answers.push((position, Ok(PushAnswer { id: DeliveryId { partition, number }, stored, due, now: pushed.now })));
             }
         }
+        unheard.heard();
         answers
+    }
+
+    /// To be had before the store is asked for a change.
+    fn unheard<'a>(&'a self, space: &'a SpaceId, queue: &'a QueueId) -> Unheard<'a> {
+        Unheard { watches: &self.watches, space, queue, has_failed: false, is_heard: false }
+    }
+}
+
+/// A change of a queue that is under way. If it is not heard what became of it, because the store fails or whoever asked leaves, it may be done all
+/// the same: what is known of the queue is then forgotten, so that what can be claimed is looked for.
+struct Unheard<'a> {
+    watches: &'a Watches,
+    space: &'a SpaceId,
+    queue: &'a QueueId,
+    has_failed: bool,
+    is_heard: bool,
+}
+
+impl Unheard<'_> {
+    /// A part of it failed.
+    fn failed(&mut self, problem: &Problem) {
+        // Whatever else is said of it, it was not done.
+        self.has_failed |= problem.code == Code::StoreUnavailable;
+    }
+
+    /// What is to be learnt of all other parts is learnt.
+    fn heard(mut self) {
+        self.is_heard = true;
+    }
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if self.has_failed || !self.is_heard {
+            self.watches.forget_all(self.space, self.queue);
+        }
     }
 }
 

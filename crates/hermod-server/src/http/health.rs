@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::Shell;
 use super::sent::answer;
+use crate::telemetry::Depths;
 
 /// Whether the process and its backends answer.
 #[derive(Debug, Serialize, ToSchema)]
@@ -48,10 +49,11 @@ pub(crate) async fn readyz(State(shell): State<Arc<Shell>>) -> Response {
 pub(crate) async fn metrics(State(shell): State<Arc<Shell>>) -> Response {
     let app = &shell.app;
     let (store, catalog) = app.readiness();
+    let depths = Depths::new();
     if store.is_ok() {
-        app.measure_queues().await;
+        app.measure_queues(&depths).await;
     }
-    let text = app.metrics.render(store.is_ok(), catalog, &app.engine);
+    let text = app.metrics.render(store.is_ok(), catalog, &app.engine, &depths);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hermod_core::Micros;
-use hermod_core::queue::{Claimed, Counts, Handed};
+use hermod_core::queue::{Claimed, Handed};
 use hermod_engine::Engine;
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
 use parking_lot::RwLock;
+
+use super::depths::Depths;
 
 static METADATA: Metadata<'static> = Metadata::new("hermod", Level::INFO, None);
 
@@ -117,10 +119,6 @@ impl Metrics {
         recorder.describe_histogram("hermod_queue_lateness_seconds".into(), None, "How late first attempts were handed out.".into());
         recorder.describe_counter("hermod_queue_stale_total".into(), None, "Answers of whoever did not hold the delivery any more.".into());
         recorder.describe_counter("hermod_queue_moved_total".into(), None, "Recipients that have another worker.".into());
-        recorder.describe_gauge("hermod_queue_workers".into(), None, "Workers of sticky queues by state.".into());
-        recorder.describe_gauge("hermod_queue_parked".into(), None, "Recipients that wait for a worker.".into());
-        recorder.describe_gauge("hermod_queue_depth".into(), None, "Deliveries by state.".into());
-        recorder.describe_gauge("hermod_queue_oldest_seconds".into(), None, "How long the one that waits longest has been due.".into());
         let checks = |outcome: &'static str| {
             let key = Key::from_parts("hermod_limit_checks_total", vec![Label::new("outcome", outcome)]);
             recorder.register_counter(&key, &METADATA)
@@ -258,35 +256,6 @@ impl Metrics {
         }));
     }
 
-    /// What a queue holds, when somebody asks.
-    pub(crate) fn depth(&self, space: &str, queue: &str, counts: &Counts) {
-        let gauge = |name: &'static str, state: Option<&'static str>, value: f64| {
-            let mut labels = vec![Label::new("space", space.to_owned()), Label::new("queue", queue.to_owned())];
-            labels.extend(state.map(|state| Label::new("state", state)));
-            self.recorder.register_gauge(&Key::from_parts(name, labels), &METADATA).set(value);
-        };
-        let states = [("ready", counts.ready), ("scheduled", counts.scheduled), ("leased", counts.leased), ("dead", counts.dead)];
-        for (state, count) in states {
-            gauge("hermod_queue_depth", Some(state), u32::try_from(count).map_or(f64::MAX, f64::from));
-        }
-        let oldest = counts.oldest.map_or(0.0, |oldest| counts.now.since(oldest).to_duration().as_secs_f64());
-        gauge("hermod_queue_oldest_seconds", None, oldest);
-    }
-
-    /// Who works on a sticky queue, and how many recipients wait for somebody, when somebody asks.
-    pub(crate) fn staff(&self, space: &str, queue: &str, live: usize, draining: usize, parked: u64) {
-        let gauge = |name: &'static str, state: Option<&'static str>, value: u64| {
-            let mut labels = vec![Label::new("space", space.to_owned()), Label::new("queue", queue.to_owned())];
-            labels.extend(state.map(|state| Label::new("state", state)));
-            let value = u32::try_from(value).map_or(f64::MAX, f64::from);
-            self.recorder.register_gauge(&Key::from_parts(name, labels), &METADATA).set(value);
-        };
-        for (state, count) in [("live", live), ("draining", draining)] {
-            gauge("hermod_queue_workers", Some(state), u64::try_from(count).unwrap_or(u64::MAX));
-        }
-        gauge("hermod_queue_parked", None, parked);
-    }
-
     /// A request was answered. Paths that match no route are counted as one.
     pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {
         let record = |(count, seconds): &(Counter, Histogram)| {
@@ -306,7 +275,7 @@ impl Metrics {
     }
 
     /// Everything, as Prometheus reads it.
-    pub(crate) fn render(&self, store: bool, catalog: bool, engine: &Engine) -> String {
+    pub(crate) fn render(&self, store: bool, catalog: bool, engine: &Engine, depths: &Depths) -> String {
         let gauge = |name: &'static str, value: f64| self.recorder.register_gauge(&Key::from_name(name), &METADATA).set(value);
         gauge("hermod_store_ready", f64::from(u8::from(store)));
         gauge("hermod_catalog_ready", f64::from(u8::from(catalog)));
@@ -316,7 +285,7 @@ impl Metrics {
             gauge("hermod_store_records", u32::try_from(embedded.records()).map_or(f64::MAX, f64::from));
             self.recorder.register_counter(&Key::from_name("hermod_store_commits_total"), &METADATA).absolute(embedded.commits());
         }
-        self.recorder.handle().render()
+        self.recorder.handle().render() + &depths.render()
     }
 
     /// Folds old samples of histograms; to be called now and then.

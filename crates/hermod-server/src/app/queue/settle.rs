@@ -132,13 +132,14 @@ impl App {
             let once = once.map(|once| once.part(part));
             (partition, held, self.engine.run(&settle, once.as_ref()).await)
         });
-        let mut problem = None;
+        let (mut problem, mut unheard) = (None, self.unheard(space, &queue.id));
         for (partition, held, ran) in join_all(settles).await {
             let settled = match ran.map_err(Problem::from).map(|ran| ran.outcome) {
                 Ok(Outcome::Done(settled) | Outcome::Replayed(settled)) => settled,
                 Ok(Outcome::Conflict) => return Err(conflict()),
                 // Told, though some were settled: asking again is safe, as those answer that they are stale.
                 Err(fault) => {
+                    unheard.failed(&fault);
                     problem = Some(fault);
                     continue;
                 }
@@ -156,6 +157,7 @@ impl App {
                 }
             }
         }
+        unheard.heard();
         problem.map_or(Ok(outcomes), Err)
     }
 

@@ -143,11 +143,13 @@ impl App {
         if let Some(pin) = pin {
             look = look.pin(pin);
         }
+        let unheard = self.unheard(&caller.space, &queue.id);
         let explained = match self.engine.run(&look, once).await?.outcome {
             Outcome::Done(explained) | Outcome::Replayed(explained) => explained,
             Outcome::Conflict => return Err(conflict()),
         };
         self.learn(&caller.space, queue, partition, None, &explained.woken);
+        unheard.heard();
         let head = explained.head.map(|head| DeliveryId { partition, number: head.number });
         Ok(Explanation { explained, head, is_sticky: queue.mode == Mode::Sticky })
     }
