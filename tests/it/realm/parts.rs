@@ -184,3 +184,43 @@ async fn loot_is_drawn_again_where_there_is_no_room() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_play_that_follows_pays_for_nobody() -> Result<()> {
+    let fee = json!({"move": {"from": "by", "to": "@house", "asset": "coin", "qty": 10, "event": "fee"}});
+    let prize = json!({"move": {"from": "@house", "to": "by", "asset": "coin", "qty": 100}});
+    let taxes = [
+        json!({"do": [{"move": {"from": "by", "to": "@house", "asset": "coin", "qty": 1, "event": "tax"}}]}),
+        json!({"need": [{"if": "balance(by, 'coin') > 20", "else": "poor"}], "do": [{"counter": {"name": "taxed", "add": 1}}]}),
+    ];
+    on_every_store(async |_, team| {
+        for (number, tax) in taxes.iter().enumerate() {
+            let den = json!({
+                "assets": {"coin": {"kind": "currency"}},
+                "counters": {"taxed": {}},
+                "rules": [{"on": "fee", "play": "tax", "mode": "inline"}],
+                "plays": {
+                    "bet": {"roll": {"win": [0, 1]}, "do": [fee, {"if": {"when": "win == 1", "then": [prize]}}]},
+                    "tax": tax,
+                },
+            });
+            let path = format!("/v1/realms/den{number}");
+            team.put(&path, &den).await?.expect(201)?;
+            let bet = async |key: &str| team.post(&format!("{path}/plays/bet"), &json!({"by": "ann", "key": key})).await?.expect(200);
+            // Half of the keys win. Who has nothing cannot even begin.
+            for key in 0..32 {
+                refused(&bet(&format!("b{key}")).await?, "funds")?;
+            }
+            // Who can pay the stake but not the tax plays on without it.
+            let mint = json!({"key": "mint", "legs": [{"from": "@mint", "to": "ann", "asset": "coin", "qty": 10}]});
+            done(&team.post(&format!("{path}/commits"), &mint).await?.expect(200)?)?;
+            let told = bet("paid").await?;
+            done(&told)?;
+            ensure!(told["also"][0]["status"] == "refused" && told["also"][0]["play"] == "tax", "{told}");
+            let audit = team.get(&format!("{path}/audit")).await?.expect(200)?;
+            assert_eq!(audit["clean"], true, "{audit}");
+        }
+        Ok(())
+    })
+    .await
+}

@@ -374,6 +374,7 @@ impl<'a> Frame<'_, 'a> {
                 let draws = self.run.deeds().draws.clone();
                 self.run.take_back(&before);
                 self.run.deeds().draws = draws;
+                self.run.check_moved(&before)?;
                 Some(refusal)
             }
             Err(stop) => return Err(stop),

@@ -94,6 +94,14 @@ pub(crate) struct Deeds {
     pub later: Vec<(Due, Box<[u8]>)>,
 }
 
+impl Posting {
+    /// Whether it was changed, and what it comes to was looked at by nobody. What becomes of a hold that ends is for who applies
+    /// it to say.
+    fn is_unchecked(&self) -> bool {
+        self.delta != 0 && self.expect.is_none() && self.drops.is_empty() && !self.account.is_own()
+    }
+}
+
 impl<'a> Run<'a> {
     pub(crate) fn new(realm: &'a Realm, books: &'a dyn Books, now: Micros, key: &'a str, is_strict: bool) -> Run<'a> {
         Run { realm, books, now, key, is_strict, missing: Vec::new(), done: Deeds::default() }
@@ -121,6 +129,17 @@ impl<'a> Run<'a> {
         let (postings, marks) = (postings.collect(), marks.collect());
         let (from, until) = (now.from, now.until);
         self.done = Deeds { from, until, postings, marks, ..before.clone() };
+    }
+
+    /// What was moved `before`, and only since then looked at, must have been possible by itself: whoever looked at it is not
+    /// refused in its place.
+    pub(crate) fn check_moved(&mut self, before: &Deeds) -> Result<(), Stop> {
+        for one in before.postings.iter().filter(|one| one.is_unchecked()) {
+            if self.change(&one.account, |now| now.expect.take().is_some()) {
+                self.balance(&one.account)?;
+            }
+        }
+        Ok(())
     }
 
     fn posting(&mut self, account: &Account) -> usize {
@@ -221,8 +240,7 @@ impl<'a> Run<'a> {
     /// What was moved before must have been possible by itself, whatever is moved next: an account that is touched again is
     /// looked at.
     fn check_so_far(&mut self, account: &Account) -> Result<(), Stop> {
-        let is_unknown = self.change(account, |one| one.delta != 0 && one.expect.is_none() && one.drops.is_empty());
-        if is_unknown && !account.is_own() {
+        if self.change(account, |one| one.is_unchecked()) {
             self.balance(account)?;
         }
         Ok(())
