@@ -224,3 +224,38 @@ async fn a_play_that_follows_pays_for_nobody() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_passed_through_an_account_is_moved_back() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.put("/v1/realms/tavern", &tavern()).await?.expect(201)?;
+        let leg = |from: &str, to: &str| json!({"from": from, "to": to, "asset": "gem", "qty": 2});
+        let commit =
+            async |key: &str, legs: Value| team.post("/v1/realms/tavern/commits", &json!({"key": key, "legs": legs})).await?.expect(200);
+        let gems = async |owner: &str| anyhow::Ok(team.of(owner).await?["assets"]["gem"]["balance"].as_i64().unwrap_or(0));
+        done(&commit("mint", json!([leg("@mint", "ann")])).await?)?;
+        // Once bob has nothing to give; once he has got all that he can have, and nothing would fit in even for a moment.
+        for (number, bobs) in [0, 2].into_iter().enumerate() {
+            let passed = commit(&format!("pass{number}"), json!([leg("ann", "bob"), leg("bob", "eve")])).await?;
+            done(&passed)?;
+            if bobs > 0 {
+                done(&commit("more", json!([leg("@mint", "bob")])).await?)?;
+            }
+            let path = format!("/v1/realms/tavern/commits/{}/revert", passed["commit"].as_str().unwrap_or_default());
+            done(&team.post(&path, &json!({"dry_run": true})).await?.expect(200)?)?;
+            done(&team.post(&path, &json!({"key": format!("back{number}")})).await?.expect(200)?)?;
+            assert_eq!((gems("ann").await?, gems("bob").await?, gems("eve").await?), (2, bobs, 0));
+        }
+        // What was spent since is missing, dry or not.
+        let spent = commit("spend", json!([leg("ann", "eve")])).await?;
+        done(&commit("burn", json!([leg("eve", "@burn")])).await?)?;
+        let path = format!("/v1/realms/tavern/commits/{}/revert", spent["commit"].as_str().unwrap_or_default());
+        for body in [json!({"dry_run": true}), json!({"key": "late"})] {
+            refused(&team.post(&path, &body).await?.expect(200)?, "funds")?;
+        }
+        let audit = team.get("/v1/realms/tavern/audit").await?.expect(200)?;
+        assert_eq!(audit["clean"], true, "{audit}");
+        Ok(())
+    })
+    .await
+}

@@ -335,11 +335,11 @@ impl Commit {
         }
         run.put_mark(&name, Then::Write { value: 1, until: Due::At(Micros::MAX), at: Due::At(Micros::ZERO), payload: Box::default() });
         let (codes, event): (_, Arc<str>) = (Codes::usual("@burn:revert".into()), "revert".into());
-        for leg in &entry.legs {
+        let back = entry.legs.iter().map(|leg| {
             let types = (Arc::clone(&event), Arc::clone(&event));
-            let back = Leg { from: Arc::clone(&leg.to), to: Arc::clone(&leg.from), types, ..leg.clone() };
-            run.transfer(back, IfMore::Reject, &codes)?;
-        }
-        Ok(())
+            Leg { from: Arc::clone(&leg.to), to: Arc::clone(&leg.from), types, ..leg.clone() }
+        });
+        // What only passed through an account need not be there again.
+        run.shift_all(back.collect(), &codes)
     }
 }

@@ -197,33 +197,14 @@ impl<'a> Run<'a> {
 
     /// Moves something, and leaves it in the ledger. What is refused, where it is known already, is refused here.
     pub(crate) fn shift(&mut self, leg: Leg, short: &Arc<str>, full: &Arc<str>) -> Result<(), Stop> {
-        if !(0..=AMOUNT_MAX).contains(&leg.qty) {
-            return Err(Stop::NO_NUMBER);
-        }
-        if self.done.legs.len() >= LEGS_MAX || self.done.postings.len() >= CELLS_MAX {
-            return Err(Stop::TOO_MUCH);
-        }
-        let account = |owner: &Arc<str>| Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(owner) };
-        let (from, to) = (account(&leg.from), account(&leg.to));
-        for (account, delta) in [(&from, -leg.qty), (&to, leg.qty)] {
-            self.check_so_far(account)?;
+        for (account, delta) in self.sides(&leg)? {
+            self.check_so_far(&account)?;
             // What stays with the same owner moves nothing, but must be there.
-            let sum = self.change(account, |posting| {
-                posting.delta = posting.delta.saturating_add(delta);
-                if delta < 0 {
-                    posting.short = Arc::clone(short);
-                } else {
-                    posting.full = Arc::clone(full);
-                }
-                posting.delta
-            });
-            if sum.unsigned_abs() > AMOUNT_MAX.unsigned_abs() {
-                return Err(Stop::NO_NUMBER);
-            }
+            self.post(&account, delta, short, full)?;
             // What becomes of a hold that ends is for who applies it to say.
-            let (is_known, is_held) = self.change(account, |posting| (posting.expect.is_some(), !posting.drops.is_empty()));
+            let (is_known, is_held) = self.change(&account, |posting| (posting.expect.is_some(), !posting.drops.is_empty()));
             if !account.is_own() && !is_held && (self.is_strict || is_known) {
-                let ((floor, max), is) = (self.realm.bounds(&account.asset), self.balance(account)?);
+                let ((floor, max), is) = (self.realm.bounds(&account.asset), self.balance(&account)?);
                 if delta < 0 && is.value - is.held < floor {
                     let have = is.value - is.held + leg.qty;
                     return Err(Stop::Refused(Refusal::short(short, &leg.asset, have, leg.qty)));
@@ -237,6 +218,49 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Moves all of this at once: only what an account comes to in the end must be possible.
+    pub(crate) fn shift_all(&mut self, legs: Vec<Leg>, codes: &Codes) -> Result<(), Stop> {
+        for leg in legs {
+            self.check_owners(&leg)?;
+            for (account, delta) in self.sides(&leg)? {
+                self.post(&account, delta, &codes.short, &codes.full)?;
+            }
+            self.done.legs.push(leg);
+        }
+        if self.is_strict {
+            let accounts: Vec<Account> = self.done.postings.iter().map(|posting| posting.account.clone()).collect();
+            // All of them, so that one look is enough.
+            let checked: Vec<_> = accounts.iter().map(|account| self.check_so_far(account)).collect();
+            checked.into_iter().collect::<Result<(), Stop>>()?;
+        }
+        Ok(())
+    }
+
+    /// The accounts of a leg, and what it does to them.
+    fn sides(&self, leg: &Leg) -> Result<[(Account, i64); 2], Stop> {
+        if !(0..=AMOUNT_MAX).contains(&leg.qty) {
+            return Err(Stop::NO_NUMBER);
+        }
+        if self.done.legs.len() >= LEGS_MAX || self.done.postings.len() >= CELLS_MAX {
+            return Err(Stop::TOO_MUCH);
+        }
+        let account = |owner: &Arc<str>| Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(owner) };
+        Ok([(account(&leg.from), -leg.qty), (account(&leg.to), leg.qty)])
+    }
+
+    fn post(&mut self, account: &Account, delta: i64, short: &Arc<str>, full: &Arc<str>) -> Result<(), Stop> {
+        let sum = self.change(account, |posting| {
+            posting.delta = posting.delta.saturating_add(delta);
+            if delta < 0 {
+                posting.short = Arc::clone(short);
+            } else {
+                posting.full = Arc::clone(full);
+            }
+            posting.delta
+        });
+        if sum.unsigned_abs() > AMOUNT_MAX.unsigned_abs() { Err(Stop::NO_NUMBER) } else { Ok(()) }
+    }
+
     /// What was moved before must have been possible by itself, whatever is moved next: an account that is touched again is
     /// looked at.
     fn check_so_far(&mut self, account: &Account) -> Result<(), Stop> {
@@ -246,13 +270,16 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Moves something, as far as there is room for it if it says so.
-    pub(crate) fn transfer(&mut self, leg: Leg, overflow: IfMore, codes: &Codes) -> Result<Vec<Leg>, Stop> {
+    fn check_owners(&self, leg: &Leg) -> Result<(), Stop> {
         let is_known = |owner: &Arc<str>| is_owner(owner) || ["@mint:", "@burn:"].iter().any(|own| owner.starts_with(own));
         let is_known = |owner: &Arc<str>| is_known(owner) || matches!(&**owner, "@house" | "@escrow");
-        if self.realm.asset(&leg.asset).is_none() || !is_known(&leg.from) || !is_known(&leg.to) {
-            return Err(Stop::NO_OWNER);
-        }
+        let is_known = self.realm.asset(&leg.asset).is_some() && is_known(&leg.from) && is_known(&leg.to);
+        if is_known { Ok(()) } else { Err(Stop::NO_OWNER) }
+    }
+
+    /// Moves something, as far as there is room for it if it says so.
+    pub(crate) fn transfer(&mut self, leg: Leg, overflow: IfMore, codes: &Codes) -> Result<Vec<Leg>, Stop> {
+        self.check_owners(&leg)?;
         let mut legs = vec![leg];
         // Who gives something to themselves needs no more room.
         if overflow != IfMore::Reject
