@@ -3,6 +3,8 @@
 mod hints;
 mod names;
 mod reading;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,28 +1,71 @@
 //! What a play is likely to ask of the state, found from its formulas: so that one look is enough.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::reading::{CHAIN_MAX, Plays, Rules};
+use super::reading::{Plays, Rules};
 use crate::realm::definition::Mode;
 use crate::realm::formula::{Datum, Node, Read};
 use crate::realm::play::{CountTo, Needs, Played, Returns, Step};
 
-/// What a play and those that follow from it in the same commit are likely to ask of the state.
-pub(super) fn hint(plays: &Plays, rules: &Rules, name: &str, hints: &mut Vec<(Read, Vec<Node>)>, depth: usize) {
-    let Some(play) = plays.get(name).filter(|_| depth <= CHAIN_MAX) else { return };
-    let mut seen = |read: Read, args: &[Node]| {
-        let is_plain = args.iter().all(|arg| matches!(arg, Node::Value(_) | Node::Name(_)));
-        let hint = (read, args.to_vec());
-        if is_plain && hints.len() < 64 && !hints.contains(&hint) {
+/// The most that is looked at before it is asked for.
+const HINTS_MAX: usize = 64;
+
+type Hints = Vec<(Read, Vec<Node>)>;
+
+/// What each play, and those that follow from it in the same commit, are likely to ask of the state. None may follow from itself.
+pub(super) fn hints(plays: &Plays, rules: &Rules) -> BTreeMap<Arc<str>, Hints> {
+    let mut finding = Finding { plays, rules, of_plays: BTreeMap::new(), of_events: BTreeMap::new() };
+    plays.keys().for_each(|name| drop(finding.of_play(name)));
+    finding.of_plays
+}
+
+/// What was found so far: many may follow from many, and each is gone through once.
+struct Finding<'a> {
+    plays: &'a Plays,
+    rules: &'a Rules,
+    of_plays: BTreeMap<Arc<str>, Hints>,
+    of_events: BTreeMap<Arc<str>, Hints>,
+}
+
+impl Finding<'_> {
+    fn of_play(&mut self, name: &Arc<str>) -> Hints {
+        if let Some(known) = self.of_plays.get(name) {
+            return known.clone();
+        }
+        let Some(play) = self.plays.get(name) else { return Hints::new() };
+        let (mut hints, mut types) = (Hints::new(), BTreeSet::new());
+        let mut seen = |read: Read, args: &[Node]| {
+            if args.iter().all(|arg| matches!(arg, Node::Value(_) | Node::Name(_))) {
+                add(&mut hints, [(read, args.to_vec())]);
+            }
+        };
+        play.nodes(name, &mut |node| node.reads(&mut seen), &mut types);
+        for event in &types {
+            add(&mut hints, self.of_event(event));
+        }
+        self.of_plays.insert(Arc::clone(name), hints.clone());
+        hints
+    }
+
+    fn of_event(&mut self, event: &Arc<str>) -> Hints {
+        if let Some(known) = self.of_events.get(event) {
+            return known.clone();
+        }
+        let mut hints = Hints::new();
+        for (play, _) in self.rules.get(event).into_iter().flatten().filter(|(_, mode)| *mode == Mode::Inline) {
+            add(&mut hints, self.of_play(play));
+        }
+        self.of_events.insert(Arc::clone(event), hints.clone());
+        hints
+    }
+}
+
+fn add(hints: &mut Hints, more: impl IntoIterator<Item = (Read, Vec<Node>)>) {
+    for hint in more {
+        if hints.len() < HINTS_MAX && !hints.contains(&hint) {
             hints.push(hint);
         }
-    };
-    let mut types = BTreeSet::new();
-    play.nodes(name, &mut |node| node.reads(&mut seen), &mut types);
-    let follows = types.iter().filter_map(|one| rules.get(&**one)).flatten().filter(|(_, mode)| *mode == Mode::Inline);
-    for (next, _) in follows {
-        hint(plays, rules, next, hints, depth + 1);
     }
 }
 

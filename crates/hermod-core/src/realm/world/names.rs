@@ -17,6 +17,8 @@ pub(super) struct Names<'d> {
     /// What was drawn, under the names that steps give it.
     drawn: BTreeSet<&'d str>,
     lets: BTreeMap<Arc<str>, Result<(Node, Type), String>>,
+    /// Rolls whose bounds were read: once, however often they are referred to.
+    rolls: BTreeSet<Arc<str>>,
     /// Those that are being read: one that refers to itself has no value.
     open: Vec<Arc<str>>,
     /// Those that do, or whose chain of names is too long.
@@ -34,8 +36,8 @@ impl<'d> Names<'d> {
                 }
             }
         }
-        let mut names =
-            Names { definition, play, drawn: BTreeSet::new(), lets: BTreeMap::new(), open: Vec::new(), endless: BTreeSet::new() };
+        let (rolls, endless) = (BTreeSet::new(), BTreeSet::new());
+        let mut names = Names { definition, play, drawn: BTreeSet::new(), lets: BTreeMap::new(), rolls, open: Vec::new(), endless };
         drawn(&play.steps, &mut names.drawn);
         names
     }
@@ -67,6 +69,9 @@ impl Scope for Names<'_> {
             return Some(if arg.kind == ArgKind::Amount { Type::Int } else { Type::Text });
         }
         if let Some((_, (from, to))) = self.play.roll.iter().find(|(one, _)| one.as_str() == name) {
+            if self.rolls.contains(name) {
+                return Some(Type::Int);
+            }
             // What its bounds refer to must not refer to it.
             if self.open.iter().any(|open| &**open == name) || self.open.len() >= CHAIN_OF_NAMES_MAX {
                 self.endless.insert(name.into());
@@ -78,6 +83,7 @@ impl Scope for Names<'_> {
                 let _read = formula::read(&bound.0, Some(Type::Int), self);
             }
             self.open.pop();
+            self.rolls.insert(name.into());
             return Some(Type::Int);
         }
         // A fault in it is told where it stands.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Fault;
-use super::hints::hint;
+use super::hints::hints;
 use super::names::{CHAIN_OF_NAMES_MAX, Names};
 use crate::id::Name;
 use crate::pick::Zone;
 use crate::realm::definition::{self, ArgKind, Count, Definition, Formula, Mode, Play, Return, Types};
-use crate::realm::formula::{self, Datum, Node, Type};
+use crate::realm::formula::{self, Datum, Node, Scope, Type};
 use crate::realm::plan::{AMOUNT_MAX, FUNDS, STACK};
 use crate::realm::play::{CountTo, Counting, Moving, Needed, Needs, Parameter, Played, Returns, Step};
 use crate::realm::timer::Clockwork;
@@ -21,7 +21,7 @@ const NEEDS_MAX: usize = 32;
 /// The most of anything else in a definition.
 const PARTS_MAX: usize = 1_000;
 /// How many plays may follow from each other in one commit.
-pub(super) const CHAIN_MAX: usize = 4;
+const CHAIN_MAX: usize = 4;
 /// The most names, values and facts of a play.
 const NAMES_MAX: usize = 64;
 const TOLD_MAX: usize = 32;
@@ -42,14 +42,15 @@ pub(super) fn read(definition: &Definition) -> Result<(Plays, Timers, Rules), Ve
     reading.tables();
     let mut plays: Plays = definition.plays.iter().map(|(name, play)| (text(name), reading.play(name, play))).collect();
     let rules = reading.rules();
-    for name in plays.keys().cloned().collect::<Vec<_>>() {
-        let mut hints = Vec::new();
-        hint(&plays, &rules, &name, &mut hints, 0);
+    if !reading.faults.is_empty() {
+        return Err(reading.faults);
+    }
+    for (name, hints) in hints(&plays, &rules) {
         if let Some(play) = plays.get_mut(&name) {
             play.hints = hints;
         }
     }
-    if reading.faults.is_empty() { Ok((plays, timers, rules)) } else { Err(reading.faults) }
+    Ok((plays, timers, rules))
 }
 
 struct Reading<'d> {
@@ -161,26 +162,30 @@ impl<'d> Reading<'d> {
             }
             rules.entry(text(&rule.on)).or_default().push((text(&rule.play), rule.mode));
         }
-        // What follows from itself would never end.
-        for name in self.definition.plays.keys() {
-            if self.chain(&rules, name.as_str(), 0) > CHAIN_MAX {
-                self.fault("rules", format!("more than {CHAIN_MAX} plays follow from {name} in one commit, or it follows from itself"));
-                break;
-            }
+        if let Some(name) = self.endless(&rules) {
+            self.fault("rules", format!("more than {CHAIN_MAX} plays follow from {name} in one commit, or it follows from itself"));
         }
         rules
     }
 
-    /// How many plays follow from one in the same commit, one from the other.
-    fn chain(&self, rules: &Rules, play: &str, depth: usize) -> usize {
-        let Some((_, definition)) = self.definition.plays.iter().find(|(name, _)| name.as_str() == play) else { return depth };
-        if depth > CHAIN_MAX {
-            return depth;
+    /// The first play from which more follow in the same commit, one from the other, than may.
+    fn endless(&self, rules: &Rules) -> Option<&'d str> {
+        let plays = self.definition.plays.iter().map(|(name, play)| {
+            let mut types = BTreeSet::new();
+            event_types(name.as_str(), &play.steps, &mut types);
+            (name.as_str(), types)
+        });
+        let plays: Vec<_> = plays.collect();
+        // Those from which so many follow, one more with each turn. What follows from itself stays.
+        let mut leading: BTreeSet<&str> = plays.iter().map(|(name, _)| *name).collect();
+        for _ in 0..=CHAIN_MAX {
+            let leads = |(_, follow): &(_, &Vec<(Arc<str>, Mode)>)| {
+                follow.iter().any(|(play, mode)| *mode == Mode::Inline && leading.contains(&**play))
+            };
+            let events: BTreeSet<&Arc<str>> = rules.iter().filter(leads).map(|(event, _)| event).collect();
+            leading = plays.iter().filter(|(_, types)| types.iter().any(|one| events.contains(one))).map(|(name, _)| *name).collect();
         }
-        let mut types = BTreeSet::new();
-        event_types(play, &definition.steps, &mut types);
-        let follows = types.iter().filter_map(|one| rules.get(&**one)).flatten().filter(|(_, mode)| *mode == Mode::Inline);
-        follows.map(|(next, _)| self.chain(rules, next, depth + 1)).max().unwrap_or(depth)
+        leading.first().copied()
     }
 
     fn play(&mut self, name: &Name, play: &'d Play) -> Played {
@@ -273,6 +278,8 @@ impl PlayReading<'_, '_> {
         }
         let mut rolls = BTreeMap::new();
         for (name, (from, to)) in &play.roll {
+            // Of those that refer to each other in a circle the first is named.
+            self.names.type_of(name.as_str());
             let from = self.node(&format!("roll.{name}[0]"), from, Some(Type::Int));
             rolls.insert(text(name), (from, self.node(&format!("roll.{name}[1]"), to, Some(Type::Int))));
         }
