@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use hermod_core::Micros;
+use hermod_server::Config;
+use hermod_tests::server::Redis;
 use hermod_tests::{Store, unique};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -383,5 +385,29 @@ async fn parallel_picks_never_send_one_message_twice_over_its_cap() -> Result<()
         }
         one.stop().await;
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_on_redis_is_kept_for_400_days_after_every_pick() -> Result<()> {
+    const HOUR_MS: i64 = 3_600_000;
+    let redis = Redis::start()?;
+    let site = Site::start_with(|config| Config { store: redis.url(), ..config }).await?;
+    deck(&site.admin, json!({}), messages(3, json!({}))).await?;
+    let ann = json!({"subject": "ann"});
+    site.admin.pick(ann.clone()).await?;
+    let keys: Vec<String> = redis.ask(&["KEYS", "hm:*:pick:*"])?;
+    let [key] = &keys[..] else { anyhow::bail!("one history: {keys:?}") };
+    // Many on a day, then one a day and one a month; some are reserved, which is written in another way.
+    for (number, hours) in [1, 10, 12, 1, 24, 25, 720, 720, 23, 720].into_iter().enumerate() {
+        let ttl_ms: i64 = redis.ask(&["PTTL", key])?;
+        ensure!(ttl_ms >= 400 * 24 * HOUR_MS, "{ttl_ms} ms are left after pick {number}");
+        // Redis follows the system's clock, so for it the time passes like this.
+        redis.ask::<i64>(&["PEXPIRE", key, &(ttl_ms - hours * HOUR_MS).to_string()])?;
+        advance(&site, u64::try_from(hours)? * 60 * MINUTE);
+        let mode = if number % 3 == 2 { "reserve" } else { "commit" };
+        site.admin.pick(with(ann.clone(), &json!({"mode": mode}))).await?;
+    }
+    site.server.shutdown().await;
     Ok(())
 }

@@ -7,13 +7,13 @@
 --           o<chunk>     a bit for each of 1024 ordinals
 -- ARGV    none of its own
 -- REPLY   none of its own
-local OLD, KEEP_US, SETTLED_MAX = 9007199254740991, 34560000000000, 32
+local OLD, KEEP_US, DAY_US, SETTLED_MAX = 9007199254740991, 34560000000000, 86400000000, 32
 local OPEN, ACKED, NACKED, EXPIRED = 0, 1, 2, 3
 local RESERVED, BEFORE = '<BI8I4I8', '<I8I8I8BI8I8I8I8I8I8BI8I8I8I8I8I8'
 local RESERVED_SIZE, BEFORE_SIZE = 21, 122
 
--- One history, as it is read and changed; nothing is written before save().
-local key, events, seq, generation, ends_at, cap, reserved, was_over
+-- One history, as it is read and changed; nothing is written before save(). It ended at ended_at when it was read.
+local key, events, seq, generation, ends_at, ended_at, cap, reserved, was_over
 -- Entries and chunks by field: what they are now, false if there is none; and the fields that were changed.
 local parts, changed
 -- What happened, in order: events but for whom they are about.
@@ -29,7 +29,7 @@ end
 local function load(of_key, of_events, stored)
   key, events, parts, changed, happened = of_key, of_events, {}, {}, {}
   stored = stored or call('HMGET', key, 'h', 'r')
-  seq, generation, ends_at, cap, reserved, was_over = 0, 0, 0, '', {}, false
+  seq, generation, ends_at, ended_at, cap, reserved, was_over = 0, 0, 0, 0, '', {}, false
   if not stored[1] then return end
   seq, generation, ends_at = unpack_ints('<I8I8I8', stored[1])
   if ends_at <= now then
@@ -37,6 +37,7 @@ local function load(of_key, of_events, stored)
     seq, generation, ends_at, was_over = 0, 0, 0, true
     return
   end
+  ended_at = ends_at
   cap = sub(stored[1], 25)
   local list, at = stored[2] or '', 1
   while at <= #list do
@@ -192,9 +193,11 @@ local function expire()
   end
 end
 
--- Puts off when a history may be collected; with every 16th pick, as it lasts long.
-local function put_off_end(name)
-  call('PEXPIRE', name, format('%d', KEEP_US / 1000 + 2 * slack_ms))
+-- Puts off when a history may be collected, if its end was moved to another day: so once a day at most, and by a day more.
+local function put_off_end(name, was, ends)
+  if was - was % DAY_US ~= ends - ends % DAY_US then
+    call('PEXPIRE', name, format('%d', (KEEP_US + DAY_US) / 1000 + 2 * slack_ms))
+  end
 end
 
 -- Writes what happened.
@@ -202,7 +205,7 @@ local function tell()
   local _, at = string.find(key, '}:pick:', 1, true)
   local whose = sub(key, at + 1)
   for i = 1, #happened do log_event(events, happened[i] .. whose) end
-  if seq % 16 == 1 then put_off_end(key) end
+  put_off_end(key, ended_at, ends_at)
 end
 
 -- Writes all that was changed, and what happened.

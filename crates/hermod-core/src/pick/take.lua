@@ -4,7 +4,7 @@
 --         hm:{space/pp}:events  STREAM (event/log.lua)
 -- ARGV    <B 0: no plan>, or 1 and a plan, or 2, what the plan comes to if nothing is in its way, and the plan.
 --         What it comes to: <I8I8 seq generation> <I8I8 both afterwards> <I8I8I8 profile from until> <BI8I8I8I8I8 cap, its
---         meter> <I8I4 number ordinal> <I8B its seq, 1: the history's end is put off> <B> where in its key the deck stands, <Bc0 field>.
+--         meter> <I8I4 number ordinal> <I8 its seq> <B> where in its key the deck stands, <Bc0 field>.
 --         A plan: <I8I8I8I8 seq generation expired profile> <I8I8I8I8 from until number lease>
 --         <BI8I8I8I8I8 cap> <B> so many meters <BI8I8I8I8I8>, <B> so many candidates <I4I8B ordinal seq meter>,
 --         <B> so many to forget <I4>, <B> so many to put among the old <I4>
@@ -12,7 +12,7 @@
 --       | 'n' <I8 now> | 'b' <I8I8 now until>
 --       | 'a' <I8I8 now profile's version> <I4> profile, then the fields of the history, <I4> field <I4> value
 local OPEN_MAX, METER, CAP = 32, '<BI8I8I8I8I8', '<BI8I8I8I8I8B'
-local PLAIN, PLAIN_SIZE, NO_SEQ = '<c16c8c8c8I8I8c41c41c12c8BBBc0', 161, '\0\0\0\0\0\0\0\0'
+local PLAIN, PLAIN_SIZE, NO_SEQ = '<c16c8c8c8I8I8c41c41c12c8BBc0', 160, '\0\0\0\0\0\0\0\0'
 local NO_METER = NO_SEQ .. NO_SEQ .. NO_SEQ .. NO_SEQ .. NO_SEQ .. '\0'
 -- Meters by their bytes: most picks of a call have the same. And what all of a call write of its time.
 local meters_known, picked_now, now_bytes, ends_bytes
@@ -36,16 +36,17 @@ end
 -- and written as the bytes that were given, as to unpack and pack them costs more than to read and write them. Whether that was
 -- done, and where the plan begins; where it was not, nothing was.
 local function plain(first_key, at)
-  local expected, seq_bytes, generation_bytes, profile, from, till, cap_meter, its_meter, what, planned, is_put_off, whose_at, field
-  expected, seq_bytes, generation_bytes, profile, from, till, cap_meter, its_meter, what, planned, is_put_off, whose_at, field, at =
+  local expected, seq_bytes, generation_bytes, profile, from, till, cap_meter, its_meter, what, planned, whose_at, field
+  expected, seq_bytes, generation_bytes, profile, from, till, cap_meter, its_meter, what, planned, whose_at, field, at =
     unpack_ints(PLAIN, given, at)
   if now < from or now >= till then return false, at end
   local its_key = KEYS[first_key]
   local stored = call('HMGET', its_key, 'h', 'r', field)
-  local head, entry = stored[1], stored[3]
+  local head, entry, ended = stored[1], stored[3], 0
   if stored[2] then return false, at end
   if head then
-    if sub(head, 1, 16) ~= expected or unpack_ints('<I8', head, 17) <= now then return false, at end
+    ended = unpack_ints('<I8', head, 17)
+    if sub(head, 1, 16) ~= expected or ended <= now then return false, at end
   elseif expected ~= NO_SEQ .. NO_SEQ then
     return false, at
   end
@@ -64,7 +65,7 @@ local function plain(first_key, at)
   end
   call('HSET', its_key, 'h', seq_bytes .. generation_bytes .. ends_bytes .. capped, field, seq_bytes .. now_bytes .. count)
   log_event(KEYS[first_key + 2], picked_now .. what .. sub(its_key, whose_at))
-  if is_put_off == 1 then put_off_end(its_key) end
+  put_off_end(its_key, ended, now + KEEP_US)
   return true, at
 end
 

@@ -20,8 +20,6 @@ use crate::state::{Full, State};
 pub const PLAN_MAX: usize = 24;
 /// The most messages that one take cleans away, of each kind.
 pub const CLEAN_MAX: usize = 64;
-/// On Redis a history's end is put off with each so many'th pick.
-const PUT_OFF: u64 = 16;
 
 /// What is to be done for a subject.
 #[derive(Clone, Debug)]
@@ -162,14 +160,12 @@ impl Plan {
 impl Take {
     /// What a plan comes to if nothing is in its way, as the script takes it.
     fn write_plain(&self, plan: &Plan, first: &Candidate, out: &mut Vec<u8>) {
-        let seq = plan.seq + 1;
-        record::put(out, [plan.seq, plan.generation, seq, plan.generation, plan.profile, plan.from.get(), plan.until.get()]);
+        record::put(out, [plan.seq, plan.generation, plan.seq + 1, plan.generation, plan.profile, plan.from.get(), plan.until.get()]);
         plan.cap.write(out);
         plan.meter_of(first).write(out);
         record::put(out, [plan.number]);
         out.extend_from_slice(&first.ordinal.to_le_bytes());
         record::put(out, [first.seq]);
-        out.push(u8::from(seq % PUT_OFF == 1));
         out.push(key::pick_deck_at(&self.place));
         let field = first.ordinal.to_string();
         out.push(count(field.len()));
