@@ -173,6 +173,11 @@ async fn retry_with_same_key_is_same_pick() -> Result<()> {
         )?;
         // A refusal is not kept.
         assert_eq!(team.send(&ask("k2", &body)).await?.expect(200)?["reason"], "subject_cap");
+        // Also when the whole deck was made anew: what was picked is settled by what it was picked as.
+        team.delete("/v1/decks/tips").await?.expect(204)?;
+        deck(team, json!({}), messages(20, json!({}))).await?;
+        let again = team.send(&ask("k1", &body)).await?.expect(200)?;
+        assert_eq!((&again["pick"], &again["replayed"]), (&first["pick"], &json!(true)));
         Ok(())
     })
     .await

@@ -259,3 +259,42 @@ async fn what_passed_through_an_account_is_moved_back() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_is_told_again_although_the_realm_has_changed_since() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.put("/v1/realms/tavern", &tavern()).await?.expect(201)?;
+        let remind = json!({"by": "ann", "key": "r", "args": {"whom": "bob", "n": 1}});
+        let lasting = json!({"key": "e", "effects": [{"name": "luck", "of": "ann", "value": 2, "for": "60s"}]});
+        let asked = [("plays/login", json!({"by": "ann", "key": "l"})), ("plays/remind", remind), ("commits", lasting)];
+        let ask = async |path: &str, body: &Value| team.post(&format!("/v1/realms/tavern/{path}"), body).await;
+        let mut first = Vec::new();
+        for (path, body) in &asked {
+            let told = ask(path, body).await?.expect(200)?;
+            done(&told)?;
+            first.push(told);
+        }
+        // The first is gone, the second takes something else, and the third has nothing to set.
+        let mut changed = tavern();
+        changed["plays"]["remind"] = json!({"args": {"whom": "owner"}, "do": [{"counter": {"name": "told", "of": "whom", "add": 1}}]});
+        for name in ["login", "replace", "add", "max", "extend"] {
+            changed["plays"].as_object_mut().map(|plays| plays.remove(name));
+        }
+        changed["rules"] = json!([]);
+        changed["effects"] = json!({});
+        team.put("/v1/realms/tavern", &changed).await?.expect(200)?;
+        for ((path, body), first) in asked.iter().zip(&first) {
+            let again = ask(path, body).await?.expect(200)?;
+            assert_eq!((&again["replayed"], &again["commit"]), (&json!(true), &first["commit"]), "{path}: {again}");
+        }
+        // Under another key it is wrong.
+        for ((path, body), status) in asked.iter().zip([404, 400, 400]) {
+            let mut body = body.clone();
+            body["key"] = json!("other");
+            let reply = ask(path, &body).await?;
+            ensure!(reply.status == status, "{path}: {}", reply.text());
+        }
+        Ok(())
+    })
+    .await
+}

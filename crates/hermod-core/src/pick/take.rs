@@ -8,6 +8,7 @@ use crate::event::{Happened, Kind};
 use crate::id::{DeckId, MessageId, Subject};
 use crate::int::Micros;
 use crate::key;
+use crate::limit::limited::{take_text, write_text};
 use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::pick::history::{Counted, Entry, Given, History, OLD, OPEN_MAX, Old, Touched};
@@ -20,6 +21,8 @@ use crate::state::{Full, State};
 pub const PLAN_MAX: usize = 24;
 /// The most messages that one take cleans away, of each kind.
 pub const CLEAN_MAX: usize = 64;
+/// What a deck's epoch stands under in a note, where messages stand under their ordinals: none has this one.
+const EPOCH: u32 = u32::MAX;
 
 /// What is to be done for a subject.
 #[derive(Clone, Debug)]
@@ -106,6 +109,8 @@ pub struct Picked {
     pub ordinal: u32,
     /// Its name; none in an answer of a plan that nobody has any more.
     pub id: Option<MessageId>,
+    /// The deck's epoch, in an answer that was given before: the deck may have been made anew since.
+    pub epoch: Option<u64>,
     /// What it is settled by.
     pub number: u64,
     /// When it is given back unless it is settled; zero: it is committed.
@@ -153,7 +158,7 @@ impl Plan {
     /// What it is answered with when that was done.
     fn done(&self, first: &Candidate, now: Micros) -> Taken {
         let (seq, generation, ordinal, id) = (self.seq + 1, self.generation, first.ordinal, Some(first.id.clone()));
-        Taken::Picked(Picked { now, seq, generation, ordinal, id, number: self.number, expires: Micros::ZERO })
+        Taken::Picked(Picked { now, seq, generation, ordinal, id, epoch: None, number: self.number, expires: Micros::ZERO })
     }
 }
 
@@ -237,7 +242,7 @@ impl History {
             self.clean(&plan.forget, &plan.evict, touched);
         }
         let (seq, generation, ordinal, id) = (self.seq, self.generation, candidate.ordinal, Some(candidate.id.clone()));
-        Some(Taken::Picked(Picked { now, seq, generation, ordinal, id, number: plan.number, expires }))
+        Some(Taken::Picked(Picked { now, seq, generation, ordinal, id, epoch: None, number: plan.number, expires }))
     }
 }
 
@@ -312,13 +317,15 @@ impl Operation for Take {
         matches!(answer, Taken::Picked(_))
     }
 
-    /// The names of the candidates: the message may be gone when the answer is replayed.
+    /// The names of the candidates and the deck's epoch: both may be gone when the answer is replayed.
     fn note(&self, _about: Micros) -> Vec<u8> {
         let mut out = Vec::new();
         for candidate in self.plan.iter().flat_map(|plan| &plan.candidates) {
             out.extend_from_slice(&candidate.ordinal.to_le_bytes());
-            crate::limit::limited::write_text(&mut out, candidate.id.as_str());
+            write_text(&mut out, candidate.id.as_str());
         }
+        out.extend_from_slice(&EPOCH.to_le_bytes());
+        write_text(&mut out, &self.epoch.to_string());
         out
     }
 
@@ -350,14 +357,20 @@ impl Operation for Take {
             return plan.map(|(plan, first)| plan.done(first, reply.now())).ok_or_else(|| reply.bad("is about no plan"));
         }
         read(reply.as_bytes(), |ordinal| match note {
-            Some(note) => named(note, ordinal),
-            None => self.plan.iter().flat_map(|plan| &plan.candidates).find(|one| one.ordinal == ordinal).map(|one| one.id.clone()),
+            Some(note) => {
+                (noted(note, ordinal).and_then(|id| MessageId::new(id).ok()), noted(note, EPOCH).and_then(|epoch| epoch.parse().ok()))
+            }
+            None => {
+                let planned = self.plan.iter().flat_map(|plan| &plan.candidates).find(|one| one.ordinal == ordinal);
+                (planned.map(|one| one.id.clone()), None)
+            }
         })
         .ok_or_else(|| reply.bad("is none about a pick"))
     }
 }
 
-fn read(bytes: &[u8], id: impl FnOnce(u32) -> Option<MessageId>) -> Option<Taken> {
+/// `known` says the name of a message and the deck's epoch.
+fn read(bytes: &[u8], known: impl FnOnce(u32) -> (Option<MessageId>, Option<u64>)) -> Option<Taken> {
     let mut rest = bytes;
     let [word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
@@ -366,7 +379,8 @@ fn read(bytes: &[u8], id: impl FnOnce(u32) -> Option<MessageId>) -> Option<Taken
             let (seq, generation) = (record::take_number(&mut rest)?, record::take_number(&mut rest)?);
             let ordinal = u32::try_from(record::take_number(&mut rest)?).ok()?;
             let (number, expires) = (record::take_number(&mut rest)?, record::take_micros(&mut rest)?);
-            Taken::Picked(Picked { now, seq, generation, ordinal, id: id(ordinal), number, expires })
+            let (id, epoch) = known(ordinal);
+            Taken::Picked(Picked { now, seq, generation, ordinal, id, epoch, number, expires })
         }
         b'n' => Taken::Nothing(now),
         b'b' => Taken::Busy { now, until: record::take_micros(&mut rest)? },
@@ -402,12 +416,13 @@ impl History {
     }
 }
 
-fn named(mut note: &[u8], ordinal: u32) -> Option<MessageId> {
+/// What stands in a note under this number.
+fn noted(mut note: &[u8], number: u32) -> Option<&str> {
     while !note.is_empty() {
         let other = u32::from_le_bytes(record::take(&mut note)?);
-        let id = crate::limit::limited::take_text(&mut note)?;
-        if other == ordinal {
-            return MessageId::new(id).ok();
+        let text = take_text(&mut note)?;
+        if other == number {
+            return Some(text);
         }
     }
     None

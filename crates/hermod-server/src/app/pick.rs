@@ -303,7 +303,7 @@ impl App {
             // It may be for somebody else by now, or deleted.
             body = self.catalog.message(&caller.space, &ask.deck, &message).await?.map(Arc::new);
         }
-        let (deck, epoch, subject) = (ask.deck.clone(), seen_epoch(seen), ask.subject.clone());
+        let (deck, epoch, subject) = (ask.deck.clone(), picked.epoch.unwrap_or_else(|| seen_epoch(seen)), ask.subject.clone());
         let id = Some(PickId { number: picked.number, deck, epoch, subject }.to_string());
         let expires_at = Some(picked.expires).filter(|at| *at > Micros::ZERO);
         Ok(PickAnswer::Picked(PickedAnswer { id, message, body, now: picked.now, expires_at, durability: Some(durability), is_replayed }))

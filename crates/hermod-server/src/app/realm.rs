@@ -106,6 +106,11 @@ impl EnactAsk {
         (self.by, self.guild, self.note) = (by.into(), guild.into(), note.into());
         Ok(self)
     }
+
+    /// The key, if anything is to be done under it.
+    fn once(&self) -> Option<&Once> {
+        (!self.is_dry).then_some(&self.once)
+    }
 }
 
 impl App {
@@ -117,7 +122,8 @@ impl App {
         }
         let realm = self.realm_of(&caller.space, &ask.realm)?;
         if !realm.is_play(play) {
-            return Err(Problem::new(Code::NotFound, format!("The realm {} has no play {}.", ask.realm, short(play))).in_field("play"));
+            let fault = Problem::new(Code::NotFound, format!("The realm {} has no play {}.", ask.realm, short(play))).in_field("play");
+            return self.replayed_or(&caller.space, &ask.realm, ask.once(), fault).await;
         }
         let call = |realm: Arc<Realm>| call_of(realm, ask, play, args.clone());
         let answer = if ask.is_dry {
@@ -151,7 +157,10 @@ impl App {
             let [key, by, guild, note] = [Arc::from(ask.once.key()), Arc::clone(&ask.by), Arc::clone(&ask.guild), Arc::clone(&ask.note)];
             Commit { realm, act, key, by, guild, note, is_dry: ask.is_dry }
         };
-        let act = deed(&realm)?;
+        let act = match deed(&realm) {
+            Ok(act) => act,
+            Err(fault) => return self.replayed_or(&caller.space, &ask.realm, ask.once(), fault.into()).await,
+        };
         if ask.is_dry {
             return self.enact_dry(&caller.space, &ask.realm, &commit(realm, act)).await;
         }
@@ -209,7 +218,7 @@ impl App {
             let plan = match maker.planned(&known, now) {
                 Planned::Plan(plan) => Arc::from(plan),
                 Planned::Missing(missing) => Arc::new(look(missing)),
-                fault => return Err(unplanned(fault)),
+                fault => return self.replayed_or(space, id, once, unplanned(fault)).await,
             };
             let apply = Apply::new(place.clone(), id.clone(), Arc::clone(&plan));
             let apply = if is_at_hand { apply.anew(maker) } else { apply };
@@ -220,31 +229,6 @@ impl App {
                 Outcome::Conflict => return Err(conflict()),
             };
             match applied {
-                Applied::Done(done) => {
-                    let (entry, told) = (Entry::read(&done.entry), Told::read(&done.told));
-                    let (Some(entry), Some(told)) = (entry, told) else { return Err(lost()) };
-                    let balances = done.balances.into_iter().filter(|(account, _)| !account.is_own()).collect();
-                    let (seq, durability) = (Some(done.seq), Some(ran.durability));
-                    if told.later > Micros::ZERO && !is_replayed {
-                        self.remind(told.later, done.now, space, id);
-                    }
-                    return Ok(RealmAnswer::Done(Box::new(CommitAnswer {
-                        seq,
-                        now: done.now,
-                        balances,
-                        entry,
-                        told,
-                        durability,
-                        is_replayed,
-                    })));
-                }
-                Applied::Refused { now, told } => {
-                    let refusal = Refusal::read(&told).ok_or_else(lost)?;
-                    return Ok(RealmAnswer::Refused { refusal, now, is_replayed });
-                }
-                Applied::Bound(bound) => {
-                    return Ok(RealmAnswer::Refused { refusal: Refusal::from(&*bound), now: bound.now, is_replayed });
-                }
                 Applied::Seen(seen) => {
                     overtaken += 1;
                     now = seen.now;
@@ -269,10 +253,32 @@ impl App {
                     known = Known::default();
                 }
                 Applied::Gone => return Err(Problem::new(Code::Gone, "It was done before.")),
+                last => {
+                    let answer = answered(last, ran.durability, is_replayed)?;
+                    if let RealmAnswer::Done(done) = &answer
+                        && done.told.later > Micros::ZERO
+                        && !is_replayed
+                    {
+                        self.remind(done.told.later, done.now, space, id);
+                    }
+                    return Ok(answer);
+                }
             }
         }
         drop(queue);
         Err(Problem::new(Code::Overloaded, "Too much changes at once in this realm; nothing was done. Ask again."))
+    }
+
+    /// The answer that was given before for the same key; else the fault. What was done stays done, although the definition may
+    /// have no such thing any more.
+    async fn replayed_or(&self, space: &SpaceId, id: &RealmId, once: Option<&Once>, fault: Problem) -> Result<RealmAnswer, Problem> {
+        let Some(once) = once else { return Err(fault) };
+        let place = self.engine.partitions().place(space, id.as_str());
+        let ran = self.engine.run(&Apply::new(place, id.clone(), Arc::new(Plan::look([], []))), Some(once)).await?;
+        match ran.outcome {
+            Outcome::Replayed(applied) => answered(applied, ran.durability, true),
+            Outcome::Done(_) | Outcome::Conflict => Err(fault),
+        }
     }
 
     /// What it would come to. Nothing is changed.
@@ -307,6 +313,25 @@ impl App {
         let now = seen.now;
         known.learn(&plan, *seen);
         Ok(now)
+    }
+}
+
+/// What the store's last word is answered with.
+fn answered(applied: Applied, durability: Durability, is_replayed: bool) -> Result<RealmAnswer, Problem> {
+    match applied {
+        Applied::Done(done) => {
+            let (entry, told) = (Entry::read(&done.entry), Told::read(&done.told));
+            let (Some(entry), Some(told)) = (entry, told) else { return Err(lost()) };
+            let balances = done.balances.into_iter().filter(|(account, _)| !account.is_own()).collect();
+            let (seq, now, durability) = (Some(done.seq), done.now, Some(durability));
+            Ok(RealmAnswer::Done(Box::new(CommitAnswer { seq, now, balances, entry, told, durability, is_replayed })))
+        }
+        Applied::Refused { now, told } => {
+            let refusal = Refusal::read(&told).ok_or_else(lost)?;
+            Ok(RealmAnswer::Refused { refusal, now, is_replayed })
+        }
+        Applied::Bound(bound) => Ok(RealmAnswer::Refused { refusal: Refusal::from(&*bound), now: bound.now, is_replayed }),
+        Applied::Seen(_) | Applied::Outdated(_) | Applied::Gone => Err(lost()),
     }
 }
 
