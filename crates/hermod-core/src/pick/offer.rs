@@ -178,15 +178,16 @@ impl Offer {
         self.hush(now).is_ok()
     }
 
-    /// Whether only critical messages are sent at `now`, and until when that holds: `Err` if they are not.
-    pub(super) fn hush(&self, now: Micros) -> Result<(Hushed, Micros), Micros> {
+    /// Whether only critical messages are sent at `now`, and until when that holds: `Err` if they are not, since when and until when.
+    pub(super) fn hush(&self, now: Micros) -> Result<(Hushed, Micros), (Micros, Micros)> {
         if let Some(until) = self.mute_until.filter(|until| *until > now) {
             return Ok((Hushed::Muted, until));
         }
+        let unmuted = self.mute_until.unwrap_or_default();
         match self.quiet.map(|quiet| quiet.at(&self.zone, now)) {
             Some(Hush::Quiet(until)) => Ok((Hushed::Quiet, until)),
-            Some(Hush::Loud(until)) => Err(until),
-            None => Err(Micros::MAX),
+            Some(Hush::Loud(since, until)) => Err((since.max(unmuted), until)),
+            None => Err((unmuted, Micros::MAX)),
         }
     }
 }

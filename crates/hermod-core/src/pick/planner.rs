@@ -126,13 +126,13 @@ impl View {
         let sight = after.as_ref().map_or(self, |(view, _)| view).sight();
         match sight.candidates(ask, now) {
             Err(refusal) => Planned::None(self.sooner(refusal, ask, now)),
-            Ok((positions, until)) => {
+            Ok((positions, (from, until))) => {
                 let mut plan = Plan {
                     seq: self.history.seq,
                     generation: self.history.generation,
                     expired,
                     profile: self.profile,
-                    from: self.offer.from,
+                    from: self.offer.from.max(from),
                     until: self.offer.until.min(until),
                     number: ask.number,
                     lease: ask.lease,

@@ -119,8 +119,8 @@ impl From<Quiet> for Form {
 pub enum Hush {
     /// It is quiet, until then.
     Quiet(Micros),
-    /// It is not, until then.
-    Loud(Micros),
+    /// It is not: since then, until then.
+    Loud(Micros, Micros),
 }
 
 impl Quiet {
@@ -139,12 +139,12 @@ impl Quiet {
         (text(self.from), text(self.to))
     }
 
-    /// Whether it is quiet at `now` in this zone, and until when that holds.
+    /// Whether it is quiet at `now` in this zone, and when that holds.
     pub fn at(&self, zone: &Zone, now: Micros) -> Hush {
         let today = zone.date(now);
         let day = |n: i64| today.checked_add(n.days()).unwrap_or(today);
         let ends_next_day = i64::from(self.to <= self.from);
-        let mut next = Micros::MAX;
+        let (mut last, mut next) = (Micros::ZERO, Micros::MAX);
         for n in -1..=2 {
             let (start, end) = (zone.instant(day(n), self.from), zone.instant(day(n + ends_next_day), self.to));
             if start <= now && now < end {
@@ -153,8 +153,11 @@ impl Quiet {
             if start > now && start < end {
                 next = next.min(start);
             }
+            if end <= now && start < end {
+                last = last.max(end);
+            }
         }
-        Hush::Loud(next)
+        Hush::Loud(last, next)
     }
 }
 
@@ -191,20 +194,20 @@ mod tests {
         let early = Quiet::new("01:00", "02:30").unwrap();
         for (quiet, now, expected) in [
             // Winter: an hour ahead of UTC.
-            (night, "2026-01-10T20:59:59Z", Hush::Loud(at("2026-01-10T21:00:00Z"))),
+            (night, "2026-01-10T20:59:59Z", Hush::Loud(at("2026-01-10T07:00:00Z"), at("2026-01-10T21:00:00Z"))),
             (night, "2026-01-10T21:00:00Z", Hush::Quiet(at("2026-01-11T07:00:00Z"))),
             (night, "2026-01-11T06:59:59Z", Hush::Quiet(at("2026-01-11T07:00:00Z"))),
-            (night, "2026-01-11T07:00:00Z", Hush::Loud(at("2026-01-11T21:00:00Z"))),
+            (night, "2026-01-11T07:00:00Z", Hush::Loud(at("2026-01-11T07:00:00Z"), at("2026-01-11T21:00:00Z"))),
             // The night of the change to summer is an hour shorter, that of the change to winter an hour longer.
             (night, "2026-03-28T21:00:00Z", Hush::Quiet(at("2026-03-29T06:00:00Z"))),
             (night, "2026-10-24T20:00:00Z", Hush::Quiet(at("2026-10-25T07:00:00Z"))),
             (day, "2026-07-01T10:00:00Z", Hush::Quiet(at("2026-07-01T11:30:00Z"))),
-            (day, "2026-07-01T11:30:00Z", Hush::Loud(at("2026-07-02T10:00:00Z"))),
+            (day, "2026-07-01T11:30:00Z", Hush::Loud(at("2026-07-01T11:30:00Z"), at("2026-07-02T10:00:00Z"))),
             // 02:30 does not come on this day: clocks go from 02:00 to 03:00.
             (early, "2026-03-29T00:59:00Z", Hush::Quiet(at("2026-03-29T01:30:00Z"))),
             // 02:30 comes twice on this one, and counts the first time.
             (early, "2026-10-25T00:29:00Z", Hush::Quiet(at("2026-10-25T00:30:00Z"))),
-            (early, "2026-10-25T01:15:00Z", Hush::Loud(at("2026-10-26T00:00:00Z"))),
+            (early, "2026-10-25T01:15:00Z", Hush::Loud(at("2026-10-25T00:30:00Z"), at("2026-10-26T00:00:00Z"))),
         ] {
             assert_eq!(quiet.at(&berlin, at(now)), expected, "{quiet} at {now}");
         }

@@ -188,6 +188,34 @@ fn quiet_and_mute_let_only_critical_messages_pass() {
 }
 
 #[test]
+fn a_plan_does_not_hold_before_what_it_waited_for_is_over() {
+    let hour = 60 * MINUTE;
+    let quiet = Deck { quiet_hours: Some(Quiet::new("22:00", "12:00").unwrap()), ..deck(Strategy::FreshLru) };
+    let muted = Profile { mute_until: Some(Stamp(us(NOON))), ..Profile::default() };
+    let all = messages(5, |_| {});
+    for (deck, profile) in [(&quiet, Profile::default()), (&deck(Strategy::FreshLru), muted.clone()), (&quiet, muted)] {
+        // The offer was made hours before, and the clock of the store is behind.
+        let view = View::new(offer(deck, &all, &profile, us(NOON - 4 * hour)), History::default(), 0);
+        let Planned::Plan(plan) = view.plan(&ask(1), us(NOON)) else { panic!("nothing") };
+        assert_eq!(History::default().take(&plan, us(NOON - 1), &mut Touched::default()), None);
+        assert!(matches!(History::default().take(&plan, us(NOON), &mut Touched::default()), Some(Taken::Picked(_))));
+    }
+}
+
+#[test]
+fn a_cap_that_is_over_by_one_clock_only_is_not_forgotten() {
+    let deck = Deck { history_max: 16, ..deck(Strategy::FreshLru) };
+    let capped = |message: &mut Message| message.cap = Some(Cap::new(1, "1h", CapKind::Rolling).unwrap());
+    let mut view = view(&deck, &messages(100, capped));
+    for n in 0..90 {
+        pick(&mut view, n, NOON).unwrap();
+    }
+    let Planned::Plan(plan) = view.plan(&ask(90), us(NOON + 60 * MINUTE)) else { panic!("nothing") };
+    assert!(!plan.evict.is_empty());
+    assert_eq!(view.history().clone().take(&plan, us(NOON + 60 * MINUTE - 1), &mut Touched::default()), None);
+}
+
+#[test]
 fn only_what_is_for_the_subject_is_eligible() {
     use crate::id::Tag;
     let tag = |text: &str| Tag::new(text).unwrap();

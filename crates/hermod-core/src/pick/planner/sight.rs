@@ -130,18 +130,16 @@ pub(super) struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// Positions in the order they are to be tried, and until when that holds.
-    pub(super) fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<Numbered>, Micros), Refusal> {
+    /// Positions in the order they are to be tried, and since when and until when that holds.
+    pub(super) fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<Numbered>, (Micros, Micros)), Refusal> {
         let hush = self.offer.hush(now);
-        let (is_hushed, until) = match hush {
-            Ok((_, until)) => (true, until),
-            Err(until) => (false, until),
-        };
-        let eligible = self.eligible(is_hushed);
+        // What is critical could be sent before it was quiet, too.
+        let window = hush.map_or_else(|loud| loud, |(_, until)| (Micros::ZERO, until));
+        let eligible = self.eligible(hush.is_ok());
         if self.subject_until(now).is_none() {
             let positions = self.order(&eligible, ask, now);
             if !positions.is_empty() {
-                return Ok((positions, until));
+                return Ok((positions, window));
             }
         }
         let reason = match hush {
@@ -330,5 +328,8 @@ impl Sight<'_> {
         oldest.sort_unstable();
         let excess = (self.history.entries.len() - most).min(CLEAN_MAX);
         plan.evict = oldest.into_iter().map(|(_, ordinal)| ordinal).filter(|ordinal| is_idle(*ordinal)).take(excess).collect();
+        // By the clock of the store their caps must be over, too.
+        let counts = plan.evict.iter().filter_map(|ordinal| self.history.entries.get(ordinal)?.count.as_ref());
+        plan.from = counts.map(|count| count.until).fold(plan.from, Micros::max);
     }
 }
