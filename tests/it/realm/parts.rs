@@ -298,3 +298,23 @@ async fn what_was_done_is_told_again_although_the_realm_has_changed_since() -> R
     })
     .await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_a_hold_would_end_is_told_as_it_ends() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.put("/v1/realms/tavern", &tavern()).await?.expect(201)?;
+        let ask = async |path: &str, body: Value| team.post(&format!("/v1/realms/tavern/{path}"), &body).await?.expect(200);
+        done(&ask("commits", json!({"key": "mint", "legs": [{"from": "@mint", "to": "ann", "asset": "coin", "qty": 100}]})).await?)?;
+        for (act, left) in [("capture", 90), ("release", 90)] {
+            let legs = json!([{"from": "ann", "to": "bob", "asset": "coin", "qty": 10}]);
+            let held = ask("holds", json!({"key": format!("hold-{act}"), "legs": legs, "in": "60s"})).await?;
+            let path = format!("holds/{}/{act}", held["hold"].as_str().unwrap_or_default());
+            let would = ask(&path, json!({"dry_run": true})).await?;
+            let does = ask(&path, json!({"key": act})).await?;
+            assert_eq!(would["balances"], does["balances"], "{act}");
+            assert_eq!(does["balances"]["ann"]["coin"], left, "{act}: {does}");
+        }
+        Ok(())
+    })
+    .await
+}

@@ -294,6 +294,11 @@ impl App {
                 Planned::Plan(plan) => {
                     let (entry, told) = (Entry::read(&plan.entry), Told::read(&plan.told));
                     let (Some(entry), Some(told)) = (entry, told) else { return Err(lost()) };
+                    // What only who applies it looks at.
+                    let unknown = known.unknown(&plan);
+                    if !unknown.is_empty() {
+                        now = self.look_up(space, id, unknown, &mut known).await?;
+                    }
                     let balances = known.after(&plan);
                     let answer = CommitAnswer { seq: None, now, balances, entry, told, durability: None, is_replayed: false };
                     return Ok(RealmAnswer::Done(Box::new(answer)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermod_core::realm::apply::Seen;
 use hermod_core::realm::plan::{Balance, Mark};
-use hermod_core::realm::{Account, Books, Plan};
+use hermod_core::realm::{Account, Books, Missing, Plan};
 
 /// What is known of the books.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,12 @@ impl Known {
     pub(super) fn learn(&mut self, plan: &Plan, seen: Seen) {
         self.accounts.extend(plan.postings.iter().map(|posting| posting.account.clone()).zip(seen.balances));
         self.marks.extend(plan.markings.iter().map(|marking| Arc::clone(&marking.name)).zip(seen.marks));
+    }
+
+    /// The accounts of a plan that nothing is known of, those of the realm itself left out.
+    pub(super) fn unknown(&self, plan: &Plan) -> Vec<Missing> {
+        let others = plan.postings.iter().map(|posting| &posting.account).filter(|account| !account.is_own());
+        others.filter(|account| !self.accounts.contains_key(*account)).cloned().map(Missing::Account).collect()
     }
 
     /// What the accounts would say after a plan, those of the realm itself left out.
