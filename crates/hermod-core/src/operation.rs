@@ -40,6 +40,13 @@ pub trait Operation: Send + Sync {
     /// Whether its answer must wait for the disk or the replicas.
     fn is_durable(&self) -> bool;
 
+    /// Whether it changes nothing, and still must not tell of what a crash could undo: whoever was told a number asks for what comes
+    /// after it, and must not find it given out again.
+    #[inline]
+    fn tells_stored(&self) -> bool {
+        false
+    }
+
     /// Whether an idempotency key keeps this answer.
     fn is_kept(&self, answer: &Self::Answer) -> bool;
 

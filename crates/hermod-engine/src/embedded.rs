@@ -1,8 +1,9 @@
 //! The embedded engine: partitions in memory, each with its own lock; every change on disk.
 //!
 //! An operation takes its partition's lock, changes memory, hands the changed records to the
-//! committer and lets go. If it is durable, its answer waits for the disk, without a lock. Deferred
-//! changes (limit counters) are flushed in the background, well within a second.
+//! committer and lets go. If it is durable, its answer waits for the disk, without a lock; also where it
+//! changed nothing, for what the partition has on its way there. Deferred changes (limit counters) are
+//! flushed in the background, well within a second.
 //!
 //! State in memory is the truth while running. Memory is bounded: at the bound operations that
 //! would create something new are refused, and nothing is evicted.
@@ -102,14 +103,23 @@ impl Stored {
 /// A partition and its lock, in lines of memory of their own: who works in the next one must not slow this one down.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard(Mutex<State>);
+struct Shard(Mutex<Part>);
 
 impl Deref for Shard {
-    type Target = Mutex<State>;
+    type Target = Mutex<Part>;
 
-    fn deref(&self) -> &Mutex<State> {
+    fn deref(&self) -> &Mutex<Part> {
         &self.0
     }
+}
+
+/// A partition. Its state stands first, beside the lock.
+#[derive(Debug)]
+#[repr(C)]
+struct Part {
+    state: State,
+    /// The last batch that somebody waits for who changed something here.
+    submitted: Ticket,
 }
 
 #[derive(Debug)]
@@ -143,7 +153,7 @@ impl Embedded {
         let committer = Committer::start(files.writer(last)?, 0).map_err(io)?;
         let inner = Arc::new(Inner {
             partitions: options.partitions,
-            shards: shards.into_iter().map(|state| Shard(Mutex::new(state))).collect(),
+            shards: shards.into_iter().map(|state| Shard(Mutex::new(Part { state, submitted: Ticket::default() }))).collect(),
             committer,
             background: Background::default(),
             clock: options.clock,
@@ -167,22 +177,23 @@ impl Embedded {
 
     /// Runs one operation; the answer of a durable one waits for the disk.
     pub async fn run<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<Ran<O::Answer>, EngineError> {
-        let (outcome, ticket) = self.inner.apply(op, once)?;
-        let Some(ticket) = ticket else { return Ok(Ran { outcome, durability: Durability::Deferred }) };
-        self.inner.committer.wait(ticket).await?;
-        Ok(Ran { outcome, durability: Durability::Disk })
+        let (ran, ticket) = self.inner.apply(op, once)?;
+        if let Some(ticket) = ticket {
+            self.inner.committer.wait(ticket).await?;
+        }
+        Ok(ran)
     }
 
-    /// Runs one operation; its answer at once, and what that waits for if it is durable and has changed something.
+    /// Runs one operation; its answer at once, and what that waits for.
     pub(crate) fn begin<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<(Outcome<O::Answer>, Option<Stored>), EngineError> {
-        let (outcome, ticket) = self.inner.apply(op, once)?;
-        Ok((outcome, ticket.map(|ticket| Stored { inner: Arc::clone(&self.inner), ticket })))
+        let (ran, ticket) = self.inner.apply(op, once)?;
+        Ok((ran.outcome, ticket.map(|ticket| Stored { inner: Arc::clone(&self.inner), ticket })))
     }
 
     /// Runs one operation that is not durable, without waiting for anything but the lock.
     #[inline]
     pub fn run_deferred<O: Operation>(&self, op: &O) -> Result<Outcome<O::Answer>, EngineError> {
-        self.inner.apply(op, None).map(|(outcome, _)| outcome)
+        self.inner.apply(op, None).map(|(ran, _)| ran.outcome)
     }
 
     /// About how much memory the state takes.
@@ -197,14 +208,14 @@ impl Embedded {
 
     /// How many records there are.
     pub fn records(&self) -> usize {
-        self.inner.shards.iter().map(|shard| shard.lock().records()).sum()
+        self.inner.shards.iter().map(|shard| shard.lock().state.records()).sum()
     }
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
     pub fn dump(&self) -> BTreeMap<String, (String, Micros)> {
         let mut out = BTreeMap::new();
         for shard in &self.inner.shards {
-            shard.lock().dump(&mut out);
+            shard.lock().state.dump(&mut out);
         }
         out
     }
@@ -228,8 +239,9 @@ impl Embedded {
 }
 
 impl Inner {
+    /// Runs one operation; its answer, and the batch without which nobody may be told.
     #[inline]
-    fn apply<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<(Outcome<O::Answer>, Option<Ticket>), EngineError> {
+    fn apply<O: Operation>(&self, op: &O, once: Option<&Once>) -> Result<(Ran<O::Answer>, Option<Ticket>), EngineError> {
         let is_durable = op.is_durable();
         if is_durable {
             self.committer.ready()?;
@@ -238,31 +250,41 @@ impl Inner {
             return Err(EngineError::unavailable("the engine is closed"));
         }
         let shard = self.shards.get(usize::from(op.place().partition));
-        let mut state = shard.expect("places are made by this engine's partitions").lock();
+        let mut part = shard.expect("places are made by this engine's partitions").lock();
+        let Part { state, submitted } = &mut *part;
         // Under the lock: who had to wait for it would come after others with an earlier time than theirs, and not see what they
         // left. So in a partition time never runs backwards, unless the system's clock does.
         let now = self.clock.now();
         let footprint = |state: &State| if once.is_none() { O::footprint(state) } else { state.bytes() };
-        let before = footprint(&state);
+        let before = footprint(state);
         let is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;
         // Written only when it turns: another processor may have the line.
         if state.is_full != is_full {
             state.is_full = is_full;
         }
-        let outcome = once::run(op, once, &mut state, now).map_err(|_| EngineError::Full)?;
-        let after = footprint(&state);
+        let outcome = once::run(op, once, state, now).map_err(|_| EngineError::Full)?;
+        let after = footprint(state);
         if after != before {
             self.memory_used.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         }
-        // A replay waits too: what it repeats may still be on its way to the disk. A refusal does not.
-        let must_wait = is_durable && (state.has_urgent() || matches!(outcome, Outcome::Replayed(_)));
-        let ticket = must_wait.then(|| self.committer.submit(|frame| state.take_urgent(frame)));
-        Ok((outcome, ticket))
+        if !is_durable && !op.tells_stored() {
+            return Ok((Ran { outcome, durability: Durability::Deferred }, None));
+        }
+        let is_changed = state.has_urgent();
+        if is_changed {
+            *submitted = self.committer.submit(|frame| state.take_urgent(frame));
+        }
+        // Who changed nothing waits too: what the answer rests on may still be on its way to the disk, as what a replay repeats, or
+        // the delivery that a push has found.
+        let ticket = if is_changed { Some(*submitted) } else { self.committer.unless_stored(*submitted) };
+        let is_stored = is_durable && (is_changed || matches!(outcome, Outcome::Replayed(_)));
+        let durability = if is_stored { Durability::Disk } else { Durability::Deferred };
+        Ok((Ran { outcome, durability }, ticket))
     }
 
     /// Sweeps a few records of one partition.
     fn sweep(&self, shard: &Shard, before: Micros, steps: usize) -> usize {
-        let mut state = shard.lock();
+        let state = &mut shard.lock().state;
         let held = state.bytes();
         let mut gone = Vec::new();
         let dropped = state.sweep(before, steps, &mut gone);
@@ -275,7 +297,7 @@ impl Inner {
 
     /// Hands at most `max` deferred changes of one partition to the committer; how many.
     fn flush(&self, shard: &Shard, max: usize) -> usize {
-        let mut state = shard.lock();
+        let state = &mut shard.lock().state;
         let (ended, mut done) = (self.clock.flush_before(), 0);
         self.committer.defer(|frame| done = state.flush(ended, max, frame));
         done

@@ -77,6 +77,10 @@ impl Operation for ReadEvents {
         false
     }
 
+    fn tells_stored(&self) -> bool {
+        true
+    }
+
     fn is_kept(&self, _answer: &Recorded) -> bool {
         false
     }

@@ -83,6 +83,10 @@ impl Operation for ReadLedger {
         false
     }
 
+    fn tells_stored(&self) -> bool {
+        true
+    }
+
     fn is_kept(&self, _answer: &Commits) -> bool {
         false
     }

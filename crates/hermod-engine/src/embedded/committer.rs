@@ -71,8 +71,8 @@ struct Shared {
     disk_full: AtomicBool,
 }
 
-/// A batch an operation waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A batch an operation waits for; by default one before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
 /// Hands records to the committing thread.
@@ -135,6 +135,11 @@ impl Committer {
             return Err(EngineError::unavailable("the journal cannot be written; the log says why"));
         }
         Ok(())
+    }
+
+    /// The batch, if it is not on disk yet.
+    pub(super) fn unless_stored(&self, ticket: Ticket) -> Option<Ticket> {
+        (self.shared.progress.borrow().committed < ticket.0).then_some(ticket)
     }
 
     /// Returns when the batch is on disk, or cannot be put there at the moment.

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hermod_core::event::ReadEvents;
 use hermod_core::limit::meter::Bucket;
 use hermod_core::limit::{Act, Check, Limited, Meter, Verdict};
+use hermod_core::pick::{Candidate, Plan, Take};
 use hermod_core::queue::claim::Failing;
-use hermod_core::queue::push::Push;
-use hermod_core::queue::{Claim, Delivery, Due, Settle, SettleAct, Terms};
-use hermod_core::{Micros, Once, Operation, Outcome, Partitions, QueueId, Recipient, RuleId, SpaceId, Subject};
+use hermod_core::queue::edit::{Change, Edited};
+use hermod_core::queue::push::{Push, Stored};
+use hermod_core::queue::{Claim, Delivery, Due, Edit, Settle, SettleAct, Terms};
+use hermod_core::realm::{self, Apply, ReadLedger};
+use hermod_core::{
+    DeckId, MessageId, Micros, Once, Operation, Outcome, Partitions, Place, QueueId, RealmId, Recipient, RuleId, SpaceId, Subject,
+};
 
 use super::journal::Files;
 use super::{Embedded, Options};
@@ -214,6 +220,84 @@ async fn done<O: Operation>(engine: &Embedded, op: &O) -> O::Answer {
     }
 }
 
+const FAILING: Failing = Failing { max_attempts: 3, drops: false, drop_after: None };
+
+fn place() -> Place {
+    Partitions::DEFAULT.place(&SpaceId::default_space(), "q")
+}
+
+/// A push of one delivery that is known by this key.
+fn push_keyed(key: &str) -> Push {
+    let one = Delivery { key: Some(key.into()), ..Delivery::new(Due::In(Micros::ZERO), true, "1") };
+    Push::new(place(), QueueId::new("q").unwrap(), Terms::default(), FAILING, vec![one])
+}
+
+/// A journal that cannot be written to until it is let go.
+fn stall(folder: &tempfile::TempDir) -> rusqlite::Connection {
+    let db = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    db
+}
+
+/// Does `first`, then asks `then` while that is on its way to the disk: its answer, which came only when the first was there.
+async fn told_after<F: Operation, T: Operation>(engine: &Embedded, folder: &tempfile::TempDir, first: &F, then: &T) -> T::Answer {
+    let stalled = stall(folder);
+    let (mut doing, mut asking) = (Box::pin(engine.run(first, None)), Box::pin(engine.run(then, None)));
+    assert!(tokio::time::timeout(Duration::ZERO, &mut doing).await.is_err(), "the journal was not held up");
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut asking).await.is_ok();
+    assert!(!early, "told what a crash could still undo");
+    stalled.execute_batch("COMMIT").unwrap();
+    doing.await.unwrap();
+    match asking.await.unwrap().outcome {
+        Outcome::Done(answer) => answer,
+        _ => panic!("not done"),
+    }
+}
+
+#[tokio::test]
+async fn a_push_that_found_another_is_answered_when_that_one_is_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let again = told_after(&engine, &folder, &push_keyed("k"), &push_keyed("k")).await;
+    assert_eq!(again.stored[0].0, Stored::Kept);
+    // At rest nothing is waited for.
+    let commits = engine.commits();
+    let _stalled = stall(&folder);
+    assert_eq!(done(&engine, &push_keyed("k")).await.stored[0].0, Stored::Kept);
+    assert_eq!(engine.commits(), commits);
+}
+
+#[tokio::test]
+async fn a_cancel_that_found_nothing_is_answered_when_the_one_before_is_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let number = done(&engine, &push_keyed("k")).await.stored[0].1;
+    let cancel = Edit::new(place(), QueueId::new("q").unwrap(), Terms::default(), Change::Cancel, vec![number]);
+    assert_eq!(told_after(&engine, &folder, &cancel, &cancel).await.edited, [Edited::Gone]);
+}
+
+/// Who has read an event asks for those after it, so its number must not be another's after a crash.
+#[tokio::test]
+async fn an_event_is_told_when_it_is_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let candidate = Candidate { ordinal: 0, id: MessageId::new("m").unwrap(), seq: 0, meter: 0 };
+    let plan = Plan { until: Micros::MAX, number: 1, candidates: vec![candidate], ..Plan::default() };
+    let take = Take::plan(place(), Subject::new("ann").unwrap(), DeckId::new("d").unwrap(), 1, Arc::new(plan));
+    let told = told_after(&engine, &folder, &take, &ReadEvents::new(place(), 0, 10)).await;
+    assert_eq!((told.last, told.events.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_commit_of_a_realm_is_told_when_it_is_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let realm = RealmId::new("r").unwrap();
+    let plan = realm::Plan { act: realm::plan::Act::Apply, ..realm::Plan::look([], []) };
+    let commit = Apply::new(place(), realm.clone(), Arc::new(plan));
+    assert_eq!(told_after(&engine, &folder, &commit, &ReadLedger::after(place(), realm, 0, 10)).await.last, 1);
+}
+
 /// Folding writes a large step in parts. One that ended after some of them has left records in the snapshot that are newer than
 /// it says; the frames that follow make them what they are.
 #[tokio::test]
@@ -283,7 +367,7 @@ fn time_never_runs_backwards_in_a_partition() {
     let push = || {
         let one = Delivery::new(Due::In(Micros::ZERO), true, "1");
         let op = Push::new(place.clone(), QueueId::new("q").unwrap(), Terms::default(), failing, vec![one]);
-        match engine.inner.apply(&op, None).unwrap().0 {
+        match engine.inner.apply(&op, None).unwrap().0.outcome {
             Outcome::Done(pushed) => (pushed.stored[0].1, pushed.now),
             other => panic!("{other:?}"),
         }
