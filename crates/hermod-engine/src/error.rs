@@ -92,9 +92,9 @@ pub enum OpenError {
         /// What the configuration says.
         configured: u16,
     },
-    /// A record cannot be read.
+    /// Something of the data is missing, or cannot be read: what.
     #[error("the data is damaged: {0}; restore a copy of the folder")]
-    Damaged(#[from] hermod_core::record::Damaged),
+    Damaged(String),
     /// The address of the store cannot be understood.
     #[error("store: {0}")]
     Address(String),

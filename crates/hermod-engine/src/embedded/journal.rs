@@ -11,6 +11,9 @@
 //! On start the snapshot is read, then the frames after it; the last write of a record wins. Frames
 //! that are folded are deleted by the committer, a few with each commit, so the file's pages are
 //! used again and it does not grow.
+//!
+//! Frames are numbered without a gap, and the journal knows the last that was deleted. So a file that is
+//! missing, or older than the other, is noticed: it is refused, as what it held was acknowledged.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,6 +21,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use hermod_core::Partitions;
 use hermod_core::record::{self, Damaged, Record};
+use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::error::OpenError;
@@ -72,24 +76,31 @@ impl Files {
 
     /// Creates what is missing and checks what is there.
     pub(super) fn prepare(&self, partitions: Partitions) -> Result<(), OpenError> {
-        let create = || -> rusqlite::Result<(String, String)> {
+        let create = || -> rusqlite::Result<Option<(String, String)>> {
             let journal = self.journal()?;
             journal.execute_batch(
                 "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
                  CREATE TABLE IF NOT EXISTS frames (seq INTEGER PRIMARY KEY, frame BLOB NOT NULL);",
             )?;
-            let set = "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-            journal.execute(set, params!["format", FORMAT.to_string()])?;
-            journal.execute(set, params!["partitions", partitions.count().to_string()])?;
-            self.snapshot()?.execute_batch(
+            let snapshot = self.snapshot()?;
+            snapshot.execute_batch(
                 "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
                  CREATE TABLE IF NOT EXISTS folded (one INTEGER PRIMARY KEY CHECK (one = 1), through INTEGER NOT NULL);
                  INSERT INTO folded (one, through) VALUES (1, 0) ON CONFLICT DO NOTHING;",
             )?;
+            let is_new: bool = journal.query_row("SELECT count(*) = 0 FROM meta", [], |row| row.get(0))?;
+            if is_new && folded_through(&snapshot)? > 0 {
+                return Ok(None);
+            }
+            let set = "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+            journal.execute(set, params!["format", FORMAT.to_string()])?;
+            journal.execute(set, params!["partitions", partitions.count().to_string()])?;
             let get = |name: &str| journal.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0));
-            Ok((get("format")?, get("partitions")?))
+            Ok(Some((get("format")?, get("partitions")?)))
         };
-        let (format, stored) = create().map_err(|source| self.fault(source))?;
+        let Some((format, stored)) = create().map_err(|source| self.fault(source))? else {
+            return Err(OpenError::Damaged("journal.db is missing, and snapshot.db is not all there was".to_owned()));
+        };
         if !format.parse().is_ok_and(|format: u32| (FORMAT_OLDEST..=FORMAT).contains(&format)) {
             return Err(OpenError::Format { found: format, known: FORMAT });
         }
@@ -103,10 +114,12 @@ impl Files {
 
     /// Gives every record to `load`, oldest first; the number of the last frame.
     pub(super) fn replay(&self, mut load: impl FnMut(&Record<'_>) -> Result<(), Damaged>) -> Result<u64, OpenError> {
-        let mut damaged = Ok(());
-        let mut read = || -> rusqlite::Result<u64> {
-            let snapshot = self.snapshot()?;
-            let folded: u64 = snapshot.query_row("SELECT through FROM folded", [], |row| row.get(0))?;
+        let mut read = || -> Result<u64, Unread> {
+            let (snapshot, journal) = (self.snapshot()?, self.journal()?);
+            let folded = folded_through(&snapshot)?;
+            if folded < trimmed_through(&journal)? {
+                return Err(Unread::too_old(folded));
+            }
             let mut select = snapshot.prepare("SELECT key, value FROM records")?;
             let mut rows = select.query([])?;
             let mut bytes = Vec::new();
@@ -115,27 +128,27 @@ impl Files {
                 bytes.clear();
                 bytes.extend_from_slice(key);
                 bytes.extend_from_slice(value);
-                damaged = record::read(&bytes).try_for_each(|r| load(&r?));
-                if damaged.is_err() {
-                    return Ok(0);
-                }
+                record::read(&bytes).try_for_each(|r| load(&r?))?;
             }
-            let journal = self.journal()?;
             let mut select = journal.prepare("SELECT seq, frame FROM frames WHERE seq > ?1 ORDER BY seq")?;
             let mut rows = select.query([folded])?;
             let mut last = folded;
             while let Some(row) = rows.next()? {
-                last = row.get(0)?;
-                damaged = records(row.get_ref(1)?.as_blob()?).and_then(|frame| record::read(frame).try_for_each(|r| load(&r?)));
-                if damaged.is_err() {
-                    return Ok(0);
+                let seq: u64 = row.get(0)?;
+                if seq != last + 1 {
+                    // Where it is the first after the snapshot, that is more likely to be another than a frame is to be lost.
+                    let lost = Unread::Lost(format!("frame {} is missing from journal.db", last + 1));
+                    return Err(if last == folded { Unread::too_old(folded) } else { lost });
                 }
+                last = seq;
+                records(row.get_ref(1)?.as_blob()?).and_then(|frame| record::read(frame).try_for_each(|r| load(&r?)))?;
             }
             Ok(last)
         };
-        let last = read().map_err(|source| self.fault(source))?;
-        damaged?;
-        Ok(last)
+        read().map_err(|unread| match unread {
+            Unread::Store(source) => self.fault(source),
+            Unread::Lost(what) => OpenError::Damaged(what),
+        })
     }
 
     /// The writing end, positioned after frame `last`.
@@ -154,6 +167,50 @@ impl Files {
         let (journal, snapshot) = open().map_err(|source| self.fault(source))?;
         Ok(Folder { journal, snapshot, part_bytes })
     }
+}
+
+/// Why the files could not be read to their end.
+enum Unread {
+    /// SQLite could not.
+    Store(rusqlite::Error),
+    /// Something is not there, or is no longer what it was: what.
+    Lost(String),
+}
+
+impl Unread {
+    /// The snapshot lacks frames that the journal holds no longer.
+    fn too_old(folded: u64) -> Unread {
+        Unread::Lost(format!("snapshot.db is missing or too old: it ends with frame {folded}, and journal.db begins later"))
+    }
+}
+
+impl From<rusqlite::Error> for Unread {
+    fn from(source: rusqlite::Error) -> Unread {
+        Unread::Store(source)
+    }
+}
+
+impl From<FromSqlError> for Unread {
+    fn from(source: FromSqlError) -> Unread {
+        Unread::Store(source.into())
+    }
+}
+
+impl From<Damaged> for Unread {
+    fn from(damaged: Damaged) -> Unread {
+        Unread::Lost(damaged.to_string())
+    }
+}
+
+/// The last frame the snapshot contains.
+fn folded_through(snapshot: &Connection) -> rusqlite::Result<u64> {
+    snapshot.query_row("SELECT through FROM folded", [], |row| row.get(0))
+}
+
+/// The last frame that was deleted from the journal; 0: none was, or by a version that did not say so.
+fn trimmed_through(journal: &Connection) -> rusqlite::Result<u64> {
+    let get = "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'trimmed'";
+    Ok(journal.query_row(get, [], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
 /// The last of the folded frames that are deleted with one commit; at least one, if there is any.
@@ -211,6 +268,7 @@ impl Writer {
         }
         if trimmed > self.trimmed {
             tx.prepare_cached("DELETE FROM frames WHERE seq <= ?1")?.execute([trimmed])?;
+            tx.prepare_cached("REPLACE INTO meta (name, value) VALUES ('trimmed', ?1)")?.execute([trimmed.to_string()])?;
         }
         tx.commit()?;
         self.trimmed = trimmed;
@@ -269,7 +327,7 @@ impl Folder {
 
     /// The last frame the snapshot contains.
     pub(super) fn folded(&self) -> rusqlite::Result<u64> {
-        self.snapshot.query_row("SELECT through FROM folded", [], |row| row.get(0))
+        folded_through(&self.snapshot)
     }
 
     /// Folds the next frames; the last frame the snapshot contains then, on disk. They are written in parts; `rest` is told how long each

@@ -1,5 +1,6 @@
 //! What the embedded engine promises about its disk.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,62 @@ async fn a_damaged_frame_is_refused_and_not_skipped() {
     db.execute("UPDATE frames SET frame = substr(frame, 1, length(frame) - 1)", []).unwrap();
     let fault = Embedded::open(options(&folder)).unwrap_err();
     assert!(matches!(fault, OpenError::Damaged(_)), "{fault}");
+}
+
+/// A folder whose snapshot holds 3 frames that are no longer in the journal, which holds `after` more.
+async fn folded(after: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    for _ in 0..3 {
+        left(&engine, &check("s", 10, true)).await;
+    }
+    engine.close().await.unwrap();
+    drop(engine);
+    assert_eq!(Files::new(folder.path()).folder(1 << 10).unwrap().step(0, |_| true).unwrap(), 3);
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let db = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while db.query_row("SELECT count(*) FROM frames", [], |row| row.get::<_, u64>(0)).unwrap() > 0 {
+        assert!(Instant::now() < deadline, "folded frames are not deleted");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..after {
+        left(&engine, &check("s", 10, true)).await;
+    }
+    engine.close().await.unwrap();
+    folder
+}
+
+fn remove(folder: &Path, name: &str) {
+    for end in ["", "-wal", "-shm"] {
+        let _was_there = std::fs::remove_file(folder.join(format!("{name}{end}"))).is_ok();
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_refused_and_named() {
+    type Harm = fn(&Path);
+    let lose_frame: Harm = |folder| {
+        let db = rusqlite::Connection::open(folder.join("journal.db")).unwrap();
+        assert_eq!(db.execute("DELETE FROM frames WHERE seq = 5", []).unwrap(), 1);
+    };
+    let cases: [(usize, Harm, &str); 5] = [
+        (3, |folder| remove(folder, "snapshot.db"), "snapshot.db is missing or too old"),
+        (0, |folder| remove(folder, "snapshot.db"), "snapshot.db is missing or too old"),
+        (3, lose_frame, "frame 5 is missing from journal.db"),
+        (3, |folder| remove(folder, "journal.db"), "journal.db is missing"),
+        (0, |folder| remove(folder, "journal.db"), "journal.db is missing"),
+    ];
+    for (after, harm, told) in cases {
+        let folder = folded(after).await;
+        drop(Embedded::open(options(&folder)).unwrap());
+        harm(folder.path());
+        // However often it is tried.
+        for _ in 0..2 {
+            let fault = Embedded::open(options(&folder)).unwrap_err();
+            assert!(matches!(fault, OpenError::Damaged(_)) && fault.to_string().contains(told), "{after} {fault}");
+        }
+    }
 }
 
 #[tokio::test]
