@@ -172,6 +172,8 @@ pub enum Returned<A> {
     Outcome(Outcome<A>),
     /// What was given was about another time; this is the right one. Nothing was done.
     AskAgain(Micros),
+    /// The script failed; what it says of that is for the log.
+    Failed(String),
 }
 
 /// What the script's reply means.
@@ -189,6 +191,7 @@ pub fn answer<O: Operation>(op: &O, reply: &Reply) -> Result<Returned<O::Answer>
             let now = <[u8; 8]>::try_from(time).ok().and_then(|bytes| Micros::new(u64::from_le_bytes(bytes)));
             return Ok(Returned::AskAgain(now.ok_or_else(|| reply.bad("is no time"))?));
         }
+        [b'X', why @ ..] => return Ok(Returned::Failed(String::from_utf8_lossy(why).into_owned())),
         _ => Outcome::Done(op.answer(reply, None)?),
     };
     Ok(Returned::Outcome(outcome))

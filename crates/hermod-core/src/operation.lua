@@ -8,6 +8,7 @@
 -- REPLY   <I8I4 now, length> and all replies, each of that length, as one string; or
 --         <I8 now>, then per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
 --       | 'C': the key was another request's | 'T' <I8 now>: what was given is about another time | its own
+--       | 'X' why: it failed, and those after it have not begun; there are no more replies
 --
 -- One call may carry several operations: each is whole by itself, and what a call costs is shared.
 -- What all scripts keep to, because it was measured: everything comes in one argument and goes out
@@ -17,10 +18,10 @@
 --
 -- All of it is one library of functions: what stands outside of them is made once, when the library is loaded, and stays from one call to
 -- the next. So `begin` sets what belongs to a call, and an operation what is its own, before it is read: the call before may have ended anywhere.
--- A function can see 200 locals at most; those of queues see 185.
+-- A function can see 200 locals at most; those of queues see 187.
 
 -- What there is while a function runs, and not yet while the library is loaded: begin_call() gets it.
-local call, unpack_ints, pack_ints, sub, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs
+local call, unpack_ints, pack_ints, sub, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs, pcall
 -- Of the call: its keys and arguments, the time, all operations. A clock that is given may stand still, so collecting garbage waits
 -- for `slack_ms`, an hour longer than it must.
 local KEYS, ARGV, now, given, slack_ms, slack_us
@@ -56,8 +57,9 @@ end
 -- `at`, in the same place for those that differ in their keys only; `shared` says what it shares with
 -- others, 0 if nothing; keep(reply) keeps the reply of one that changed something, if there is a key for it.
 -- recall(first_key, reply) is the note of a reply that is replayed, where it is not kept beside it.
-local function drive(operate, recall)
-  local replies, once, at, n, size = { pack_ints('<I8', now) }, 0, 3, 1, #given
+-- The replies follow those that are there, each when its operation is done; how many there are then.
+local function run_all(operate, recall, replies)
+  local once, at, n, size = 0, 3, 1, #given
   -- All that was kept is read at once: a call of a command costs more than what it does.
   local onces = unpack_ints('<I2', given)
   local key, stored = onces + 1, onces > 0 and call('MGET', unpack(KEYS, 1, onces))
@@ -80,21 +82,33 @@ local function drive(operate, recall)
       elseif sub(kept, 9, 24) ~= sub(given, at, at + 15) then
         replies[n] = 'C'
       else
-        replies[n] = 'R' .. sub(kept, 25)
-        if recall then replies[n] = replies[n] .. recall(key, sub(kept, 29)) end
+        local reply = 'R' .. sub(kept, 25)
+        if recall then reply = reply .. recall(key, sub(kept, 29)) end
+        replies[n] = reply
       end
       key = key + keys
     end
     at = at + once_size + own_size
   end
-  return together(replies, n)
+  return n
+end
+
+-- Runs all operations of the call. One that fails fails alone: what those before it did is done and has to be told, and those after it can
+-- be sent again. Caught once for all of them, as most calls fail nowhere.
+local function drive(operate, recall)
+  local replies = { pack_ints('<I8', now) }
+  -- How many replies there are, or why there are no more: to the store's own pcall an error is a string, be it Lua's or a command's.
+  local is_done, n = pcall(run_all, operate, recall, replies)
+  if is_done then return together(replies, n) end
+  replies[#replies + 1] = 'X' .. n
+  return replies
 end
 
 local function get_globals()
   call, unpack_ints, pack_ints, sub, format, byte = redis.call, struct.unpack, struct.pack, string.sub, string.format, string.byte
   concat, floor, ceil = table.concat, math.floor, math.ceil
   local all = _G
-  unpack, tonumber, next, pairs = all.unpack, all.tonumber, all.next, all.pairs
+  unpack, tonumber, next, pairs, pcall = all.unpack, all.tonumber, all.next, all.pairs, all.pcall
 end
 
 -- Begins a call.

@@ -141,6 +141,11 @@ impl Reply {
         &self.bytes
     }
 
+    /// Whether it says that its operation failed: those after it in a call have not begun.
+    pub fn is_failure(&self) -> bool {
+        self.bytes.first() == Some(&b'X')
+    }
+
     /// The script's time.
     pub fn now(&self) -> Micros {
         self.now

@@ -41,6 +41,10 @@ impl EngineError {
         EngineError::Unavailable { what: what.into(), source: Some(Arc::new(source)) }
     }
 
+    pub(crate) fn failed(why: String) -> EngineError {
+        EngineError::Script(Box::<dyn std::error::Error + Send + Sync>::from(why).into())
+    }
+
     /// Whether asking again later may be answered.
     pub fn is_retryable(&self) -> bool {
         match self {

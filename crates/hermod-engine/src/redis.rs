@@ -132,6 +132,10 @@ impl Redis {
                 Returned::Outcome(outcome) => return Ok(Ran { outcome, durability }),
                 // The store's clock is in another window of the calendar than ours.
                 Returned::AskAgain(now) => about = now,
+                Returned::Failed(why) => {
+                    tracing::error!(script = O::SCRIPT.name, error = why, "a script failed");
+                    return Err(EngineError::failed(why));
+                }
             }
         }
         Err(EngineError::unavailable("the store's clock does not stand still long enough"))
@@ -224,7 +228,7 @@ impl Inner {
         replies.pop().map(|reply| (reply, durability)).ok_or_else(bad_reply)
     }
 
-    /// Sends operations in one call; one reply each.
+    /// Sends operations in one call; one reply each, but none for those after one that failed: they have not run.
     async fn call(&self, script: &Script, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {
         let function = self.functions.get(script.name).expect("every script is listed in SCRIPTS");
         let command = fcall(function, self.options.clock.given(), calls);
@@ -239,7 +243,8 @@ impl Inner {
             sent = self.send(&command, calls, replicas).await;
         }
         let (replies, durability) = sent?;
-        if replies.len() == calls.len() { Ok((replies, durability)) } else { Err(bad_reply()) }
+        let is_cut = replies.len() < calls.len() && replies.last().is_some_and(Reply::is_failure);
+        if is_cut || replies.len() == calls.len() { Ok((replies, durability)) } else { Err(bad_reply()) }
     }
 
     async fn send(&self, command: &Cmd, calls: &[ScriptCall], replicas: u32) -> Result<(Vec<Reply>, Durability), RedisError> {

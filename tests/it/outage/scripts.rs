@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use hermod_core::queue::push::Push;
 use hermod_core::queue::{Delivery, Due, Failing, Terms};
-use hermod_core::{Micros, Once, QueueId, Recipient, SpaceId, key};
+use hermod_core::{Micros, Once, Outcome, QueueId, Recipient, SpaceId, key};
+use hermod_engine::EngineError;
 use hermod_tests::server::{Cluster, Redis};
 use hermod_tests::until;
 
@@ -91,5 +92,40 @@ async fn a_call_that_failed_leaves_nothing_to_the_next() -> Result<()> {
     ensure!(lost.is_empty() && of("broken").len() == 1, "what failed was written: {lost:?} {:?}", of("broken"));
     ensure!(!dump.keys().any(|name| name.contains(":once:")), "an answer that was never given is kept: {dump:?}");
     ensure!(dump.values().filter(|value| value.contains(&hex("kept"))).count() == 3, "{dump:?}");
+    Ok(())
+}
+
+/// Many operations share a call, and one that fails must not take the others with it.
+#[tokio::test]
+async fn an_operation_that_fails_fails_alone() -> Result<()> {
+    let redis = Redis::start()?;
+    let charger = Charger::open(&redis.url(), |_| {}).await?;
+    let (engine, space) = (charger.engine(), SpaceId::default_space());
+    let failing = Failing { max_attempts: 5, drops: false, drop_after: None };
+    let push = |queue: &str, what: &str| {
+        let place = engine.partitions().place(&space, what);
+        let delivery = Delivery::new(Due::In(Micros::ZERO), true, format!("\"{what}\""));
+        anyhow::Ok(Push::new(place, QueueId::new(queue)?, Terms::default(), failing, vec![delivery]))
+    };
+    let broken = key::queue(&engine.partitions().place(&space, "broken"), &QueueId::new("broken")?);
+    redis.ask::<()>(&["SET", &format!("{}due:*", broken.trim_end_matches('n')), "not a set"])?;
+    // All are there before the first call is made, so they go together; every third has a key.
+    let pushes: Vec<_> = (0..31).map(|n| if n % 10 == 5 { push("broken", "broken") } else { push("whole", &format!("d{n:02}")) }).collect();
+    let run = pushes.into_iter().zip(0..).map(async |(push, n)| {
+        let once = Once::new(&format!("key-{n}"), b"body")?;
+        anyhow::Ok(engine.run(&push?, Some(&once).filter(|_| n % 3 == 0)).await)
+    });
+    for (ran, n) in futures_util::future::join_all(run).await.into_iter().zip(0..) {
+        match ran? {
+            Ok(ran) => ensure!(n % 10 != 5 && matches!(ran.outcome, Outcome::Done(_)), "{n}: {ran:?}"),
+            Err(fault) => ensure!(n % 10 == 5 && matches!(fault, EngineError::Script(_)), "{n}: {fault:?}"),
+        }
+    }
+    let dump = engine.dump(&space).await?;
+    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for n in (0..31).filter(|n| n % 10 != 5) {
+        let stored = dump.values().filter(|value| value.contains(&hex(&format!("\"d{n:02}\"")))).count();
+        ensure!(stored == 1, "d{n:02} is stored {stored} times");
+    }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! Half of what a small script costs Redis is the call itself. So an operation that comes while calls
 //! are on their way waits for the next one, together with all that have come by then; one that comes
-//! at rest goes at once. Each operation is whole by itself: a batch shares the call, nothing else.
+//! at rest goes at once. Each operation is whole by itself: a batch shares the call, nothing else. Where one fails, those behind it
+//! have not run, and go with the next call.
 //!
 //! Not on a Cluster, where a call may touch one slot only, and not where replicas are waited for.
 
@@ -84,7 +85,7 @@ impl Batch {
         let mut turn = Turn { batch: Arc::clone(&self), is_over: false };
         loop {
             let now = Instant::now();
-            let (calls, asked): (Vec<_>, VecDeque<_>) = {
+            let (mut calls, asked): (Vec<_>, VecDeque<_>) = {
                 let mut state = self.state.lock();
                 // Whoever has gone was told that nothing is known, whoever is late is told now; better that nothing is done.
                 state.waiting.retain(|waiting| !waiting.asked.answer.is_closed() && waiting.asked.until > now);
@@ -96,17 +97,22 @@ impl Batch {
                 let many = state.waiting.len().min(self.script.together);
                 state.waiting.drain(..many).map(|waiting| (waiting.call, waiting.asked)).unzip()
             };
-            self.send_one(&inner, &calls, asked).await;
+            let left = self.send_one(&inner, &calls, asked).await;
+            if !left.is_empty() {
+                let calls = calls.split_off(calls.len().saturating_sub(left.len()));
+                let again = calls.into_iter().zip(left).map(|(call, asked)| Waiting { call, asked });
+                self.state.lock().waiting.splice(..0, again);
+            }
         }
     }
 
     /// Sends one batch. Everyone in it is answered in time, the first first; nobody has a timer for himself. Those who
-    /// wait in line have come later: by the time theirs is up, they are in a batch.
-    async fn send_one(&self, inner: &Inner, calls: &[ScriptCall], mut asked: VecDeque<Asked>) {
+    /// wait in line have come later: by the time theirs is up, they are in a batch. Those are left, the last of all, that have not run.
+    async fn send_one(&self, inner: &Inner, calls: &[ScriptCall], mut asked: VecDeque<Asked>) -> VecDeque<Asked> {
         let mut call = pin!(inner.call(&self.script, calls, 0));
         let mut late = 0;
         let ended = loop {
-            let Some(first) = asked.front() else { return };
+            let Some(first) = asked.front() else { return asked };
             if let Ok(ended) = timeout_at(first.until, call.as_mut()).await {
                 break ended;
             }
@@ -116,8 +122,15 @@ impl Batch {
             }
         };
         match ended {
-            Ok((replies, _)) => asked.into_iter().zip(replies.into_iter().skip(late)).for_each(|(asked, reply)| asked.tell(Ok(reply))),
-            Err(fault) => asked.into_iter().for_each(|asked| asked.tell(Err(fault.clone()))),
+            Ok((replies, _)) => {
+                let left = asked.split_off(replies.len().saturating_sub(late).min(asked.len()));
+                asked.into_iter().zip(replies.into_iter().skip(late)).for_each(|(asked, reply)| asked.tell(Ok(reply)));
+                left
+            }
+            Err(fault) => {
+                asked.into_iter().for_each(|asked| asked.tell(Err(fault.clone())));
+                VecDeque::new()
+            }
         }
     }
 }
