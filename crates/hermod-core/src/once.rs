@@ -141,7 +141,7 @@ fn run_once<O: Operation>(op: &O, once: &Once, state: &mut State, now: Micros) -
         // What is kept but not of this operation was another request, whatever its fingerprint.
         return Ok(op.answer(&kept.reply, Some(note)).map_or(Outcome::Conflict, Outcome::Replayed));
     }
-    if state.is_full {
+    if state.is_full && !op.frees() {
         return Err(Full);
     }
     let answer = op.apply(state, now)?;

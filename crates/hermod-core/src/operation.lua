@@ -125,7 +125,7 @@ local function begin_call(keys, args)
 end
 
 -- Makes the function of an operation, which drive() runs. `how` may say begin(), which sets what belongs to a call; recall, as drive() has it;
--- and that it frees more than it takes, so that it may run when the store is full.
+-- and that it frees more than it takes, or is the step before what does, so that it may run when the store is full.
 local function define(name, operate, how)
   how = how or {}
   local begin, recall = how.begin, how.recall

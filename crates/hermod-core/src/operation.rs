@@ -47,6 +47,12 @@ pub trait Operation: Send + Sync {
         false
     }
 
+    /// Whether it makes room, or is the step before what does: it is done also when the store is full, and its answer kept. The twin of
+    /// `frees` in Lua, which says it of a whole script.
+    fn frees(&self) -> bool {
+        false
+    }
+
     /// Whether an idempotency key keeps this answer.
     fn is_kept(&self, answer: &Self::Answer) -> bool;
 

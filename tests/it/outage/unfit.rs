@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hermod_core::Partitions;
+use hermod_core::queue::push::Push;
+use hermod_core::queue::{Claim, Delivery, Due, Failing, Settle, SettleAct, Terms};
+use hermod_core::{Micros, Once, Outcome, Partitions, QueueId, SpaceId};
 use hermod_engine::EngineError;
 use hermod_tests::server::Redis;
 use serde_json::json;
@@ -95,5 +97,29 @@ async fn a_full_store_says_so_and_changes_nothing() -> Result<()> {
         until(Duration::from_secs(1), "room to be used", async || served.check("new", "post").await.is_ok_and(|told| told.is_allowed()))
             .await?;
     }
+    Ok(())
+}
+
+/// Whoever takes deliveries out makes room, so a full store must let them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_hands_out_what_is_in_it() -> Result<()> {
+    let redis = Redis::start()?;
+    let charger = Charger::open(&redis.url(), |_| {}).await?;
+    let engine = charger.engine();
+    let (queue, place) = (QueueId::new("q")?, engine.partitions().place(&SpaceId::default_space(), "q"));
+    let failing = Failing { max_attempts: 5, drops: false, drop_after: None };
+    let delivery = Delivery::new(Due::In(Micros::ZERO), true, "1");
+    let push = Push::new(place.clone(), queue.clone(), Terms::default(), failing, vec![delivery]);
+    engine.run(&push, None).await?;
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"])?;
+    let refused = engine.run(&push, None).await;
+    ensure!(matches!(refused, Err(EngineError::Full)), "{refused:?}");
+    let claim = Claim::new(place.clone(), queue.clone(), Terms::default(), 5, Micros::saturating(60_000_000), failing);
+    let Outcome::Done(claimed) = engine.run(&claim, None).await?.outcome else { anyhow::bail!("not claimed") };
+    let held: Vec<_> = claimed.handed.iter().map(|handed| (handed.number, handed.token)).collect();
+    assert_eq!(held.len(), 1);
+    let ack = Settle::new(place, queue, Terms::default(), SettleAct::Ack, &failing, held);
+    let acked = engine.run(&ack, Some(&Once::new("key", b"body")?)).await?;
+    ensure!(matches!(acked.outcome, Outcome::Done(_)), "{acked:?}");
     Ok(())
 }

@@ -203,6 +203,10 @@ impl Operation for Lease {
         self.rules.iter().any(|rule| rule.durable)
     }
 
+    fn frees(&self) -> bool {
+        self.act == LeaseAct::Release
+    }
+
     fn is_kept(&self, answer: &Leased) -> bool {
         answer.is_held()
     }

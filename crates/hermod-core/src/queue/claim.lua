@@ -137,4 +137,4 @@ define('queue_claim', function(first_key, at, _, keep)
     .. woken() .. joined(handed, n)
   if keep and n > 0 then keep(reply) end
   return reply
-end, { begin = begin_tending })
+end, { frees = true, begin = begin_tending })

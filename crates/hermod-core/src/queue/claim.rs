@@ -268,6 +268,10 @@ impl Operation for Claim {
         true
     }
 
+    fn frees(&self) -> bool {
+        true
+    }
+
     fn is_kept(&self, answer: &Claimed) -> bool {
         !answer.handed.is_empty()
     }

@@ -181,6 +181,10 @@ impl Operation for Edit {
         true
     }
 
+    fn frees(&self) -> bool {
+        true
+    }
+
     fn is_kept(&self, answer: &Edits) -> bool {
         answer.edited.iter().any(|edited| matches!(edited, Edited::Done { .. }))
     }

@@ -203,6 +203,10 @@ impl Operation for Settle {
         true
     }
 
+    fn frees(&self) -> bool {
+        true
+    }
+
     fn is_kept(&self, answer: &Settled) -> bool {
         answer.outcomes.iter().any(|outcome| *outcome != Outcome::Stale)
     }

@@ -314,6 +314,10 @@ impl Operation for Staff {
         true
     }
 
+    fn frees(&self) -> bool {
+        !matches!(self.act, Act::Join { .. })
+    }
+
     fn is_kept(&self, _answer: &Staffed) -> bool {
         false
     }

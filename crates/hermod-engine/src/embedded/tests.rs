@@ -11,7 +11,7 @@ use hermod_core::pick::{Candidate, Plan, Take};
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::edit::{Change, Edited};
 use hermod_core::queue::push::{Push, Stored};
-use hermod_core::queue::{Claim, Delivery, Due, Edit, Settle, SettleAct, Terms};
+use hermod_core::queue::{Claim, Claimed, Delivery, Due, Edit, Settle, SettleAct, Terms};
 use hermod_core::realm::{self, Apply, ReadLedger};
 use hermod_core::{
     DeckId, MessageId, Micros, Once, Operation, Outcome, Partitions, Place, QueueId, RealmId, Recipient, RuleId, SpaceId, Subject,
@@ -23,6 +23,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::{Durability, EngineError, OpenError};
 
 const START: Micros = Micros::saturating(1_700_000_000_000_000);
+const HOUR: Micros = Micros::saturating(3_600_000_000);
 
 fn options(folder: &tempfile::TempDir) -> Options {
     Options { clock: Clock::Manual(ManualClock::new(START)), ..Options::new(folder.path()) }
@@ -353,6 +354,38 @@ async fn a_commit_of_a_realm_is_told_when_it_is_on_disk() {
     let plan = realm::Plan { act: realm::plan::Act::Apply, ..realm::Plan::look([], []) };
     let commit = Apply::new(place(), realm.clone(), Arc::new(plan));
     assert_eq!(told_after(&engine, &folder, &commit, &ReadLedger::after(place(), realm, 0, 10)).await.last, 1);
+}
+
+/// A push of one delivery with this payload, whose holder's reply is kept for an hour.
+fn push_of(payload: String) -> Push {
+    let one = Delivery { reply: Some(HOUR), ..Delivery::new(Due::In(Micros::ZERO), true, payload) };
+    Push::new(place(), QueueId::new("q").unwrap(), Terms::default(), FAILING, vec![one])
+}
+
+fn claim(count: usize) -> Claim {
+    Claim::new(place(), QueueId::new("q").unwrap(), Terms::default(), count, HOUR, FAILING)
+}
+
+/// The ack of what was handed out first.
+fn ack(claimed: &Claimed) -> Settle {
+    let held = claimed.handed.iter().take(1).map(|handed| (handed.number, handed.token)).collect();
+    Settle::new(place(), QueueId::new("q").unwrap(), Terms::default(), SettleAct::Ack, &FAILING, held)
+}
+
+#[tokio::test]
+async fn what_makes_room_is_done_in_a_full_memory_also_with_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(Options { memory_max: 20_000, ..options(&folder) }).unwrap();
+    let push = push_of(format!("\"{}\"", "x".repeat(1_000)));
+    while engine.run(&push, None).await.is_ok() {}
+    let claimed = done(&engine, &claim(1)).await;
+    let once = Once::new("k", b"body").unwrap();
+    for is_replayed in [false, true] {
+        let outcome = engine.run(&ack(&claimed), Some(&once)).await.unwrap().outcome;
+        assert_eq!(matches!(outcome, Outcome::Replayed(_)), is_replayed, "{outcome:?}");
+    }
+    assert!(engine.memory_used() < 20_000);
+    done(&engine, &push).await;
 }
 
 /// Folding writes a large step in parts. One that ended after some of them has left records in the snapshot that are newer than
