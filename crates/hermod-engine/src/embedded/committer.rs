@@ -9,9 +9,7 @@
 //! batch are told that their outcome is unknown; nothing is acknowledged that is not on disk.
 
 use std::sync::Arc;
-#[cfg(test)]
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -32,6 +30,10 @@ const LOG_PAGES_MAX: u64 = 4_096;
 
 /// What a commit writes beside its frame, about: the pages it begins in.
 const COMMIT_BYTES: u64 = 8 << 10;
+
+/// While more than so many bytes wait in the open batch, durable operations are refused: SQLite holds no frame of a gigabyte, and one that
+/// cannot be written would hold up all others for good. In tests it is reached soon.
+const FRAME_MAX: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// The room of a larger frame is given back after it was written.
 const FRAME_KEPT: usize = 1 << 20;
@@ -67,6 +69,8 @@ struct Shared {
     /// About how many bytes went into the write-ahead log since it was last copied back.
     logged: AtomicU64,
     commits: AtomicU64,
+    /// More waits in the open batch than should.
+    is_behind: AtomicBool,
     #[cfg(test)]
     disk_full: AtomicBool,
 }
@@ -94,6 +98,7 @@ impl Committer {
             log_pages: AtomicU64::new(0),
             logged: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            is_behind: AtomicBool::new(false),
             #[cfg(test)]
             disk_full: AtomicBool::new(false),
         });
@@ -108,6 +113,9 @@ impl Committer {
     pub(super) fn submit(&self, fill: impl FnOnce(&mut Vec<u8>)) -> Ticket {
         let mut open = self.shared.open.lock();
         fill(&mut open.frame);
+        if open.frame.len() > FRAME_MAX {
+            self.shared.is_behind.store(true, Ordering::Relaxed);
+        }
         open.waiting += 1;
         let (ticket, is_awaited) = (Ticket(open.number), open.waiting == open.wakes_at);
         drop(open);
@@ -133,6 +141,9 @@ impl Committer {
     pub(super) fn ready(&self) -> Result<(), EngineError> {
         if self.shared.progress.borrow().is_failing {
             return Err(EngineError::unavailable("the journal cannot be written; the log says why"));
+        }
+        if self.shared.is_behind.load(Ordering::Relaxed) {
+            return Err(EngineError::unavailable("the disk is too slow for what is to be written"));
         }
         Ok(())
     }
@@ -213,6 +224,7 @@ fn commit_all(shared: &Shared, mut writer: Writer) {
             }
             gather.wait(shared, &mut open);
             std::mem::swap(&mut open.frame, &mut frame);
+            shared.is_behind.store(false, Ordering::Relaxed);
             let number = open.number;
             open.number += 1;
             (number, std::mem::take(&mut open.waiting), open.is_closing)

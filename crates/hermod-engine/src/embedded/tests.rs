@@ -388,6 +388,37 @@ async fn what_makes_room_is_done_in_a_full_memory_also_with_a_key() {
     done(&engine, &push).await;
 }
 
+/// A frame that SQLite cannot hold would never be written, and nothing after it.
+#[tokio::test]
+async fn a_journal_that_is_far_behind_takes_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let push = push_of(format!("\"{}\"", "x".repeat(100_000)));
+    let stalled = stall(&folder);
+    let mut pushed = 0;
+    let fault = loop {
+        match engine.begin(&push, None) {
+            Ok(_) => pushed += 1,
+            Err(fault) => break fault,
+        }
+        assert!(pushed < 100, "it takes without end");
+    };
+    assert!(fault.is_retryable() && engine.ready().is_err(), "{fault}");
+    // What need not be durable is still answered.
+    assert_eq!(left(&engine, &check("other", 10, false)).await.1, 9);
+    stalled.execute_batch("COMMIT").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while engine.ready().is_err() {
+        assert!(Instant::now() < deadline, "the engine did not recover");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    done(&engine, &push).await;
+    let before = engine.dump();
+    engine.close().await.unwrap();
+    drop(engine);
+    assert!(Embedded::open(options(&folder)).unwrap().dump() == before, "something is lost");
+}
+
 /// Folding writes a large step in parts. One that ended after some of them has left records in the snapshot that are newer than
 /// it says; the frames that follow make them what they are.
 #[tokio::test]
