@@ -11,7 +11,7 @@ use hermod_core::pick::{Candidate, Plan, Take};
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::edit::{Change, Edited};
 use hermod_core::queue::push::{Push, Stored};
-use hermod_core::queue::{Claim, Claimed, Delivery, Due, Edit, Settle, SettleAct, Terms};
+use hermod_core::queue::{Claim, Claimed, Delivery, Due, Edit, Fetch, Settle, SettleAct, Terms};
 use hermod_core::realm::{self, Apply, ReadLedger};
 use hermod_core::{
     DeckId, MessageId, Micros, Once, Operation, Outcome, Partitions, Place, QueueId, RealmId, Recipient, RuleId, SpaceId, Subject,
@@ -417,6 +417,21 @@ async fn a_journal_that_is_far_behind_takes_no_more() {
     engine.close().await.unwrap();
     drop(engine);
     assert!(Embedded::open(options(&folder)).unwrap().dump() == before, "something is lost");
+}
+
+#[tokio::test]
+async fn a_reply_that_was_fetched_is_gone_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Embedded::open(options(&folder)).unwrap();
+    let number = done(&engine, &push_of("1".to_owned())).await.stored[0].1;
+    let claimed = done(&engine, &claim(1)).await;
+    done(&engine, &ack(&claimed).reply_with(true, b"2".to_vec())).await;
+    let fetch = Fetch::new(place(), QueueId::new("q").unwrap(), number);
+    assert!(done(&engine, &fetch).await.reply.is_some());
+    engine.close().await.unwrap();
+    drop(engine);
+    let engine = Embedded::open(options(&folder)).unwrap();
+    assert!(done(&engine, &fetch).await.reply.is_none(), "it was handed out twice");
 }
 
 /// Folding writes a large step in parts. One that ended after some of them has left records in the snapshot that are newer than
