@@ -8,6 +8,7 @@ mod ahead;
 mod burst;
 mod crash;
 mod differential;
+mod edits;
 mod failover;
 mod holding;
 mod input;

@@ -35,7 +35,7 @@ pub use claim::{Claim, Claimed, Failing, Handed};
 pub use cron::{Cron, Dst};
 pub use definition::{Mode, OnExhausted, OnFailure, Order, Overdue, PAYLOAD_MAX, Queue, span};
 pub use delivery::{Delivery, DeliveryId, Due, IfExists, Number, Token};
-pub use edit::{Change, Edit, Edited};
+pub use edit::{Change, Edit, Edited, Move};
 pub use list::{Filter, List, Listed, Page, Shown, Status};
 pub use owners::{Terms, WEIGHT_MAX, Woken};
 pub use push::{Pushed, Stored};

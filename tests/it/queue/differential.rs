@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, ensure};
 use hermod_core::queue::claim::Failing;
-use hermod_core::queue::edit::Change;
+use hermod_core::queue::edit::{Change, Move};
 use hermod_core::queue::push::Push;
 use hermod_core::queue::settle::SettleAct;
 use hermod_core::queue::worker::{Act, Member, Staff, Upkeep};
@@ -246,13 +246,17 @@ impl History {
     async fn edit(&mut self) -> Result<()> {
         let numbers = self.some_numbers();
         let span = us(self.draws.one_of(&[1, SECOND, 60 * SECOND]));
-        let change = match self.draws.below(7) {
-            0 => Change::Cancel,
-            1 => Change::Reschedule(self.due()),
-            2 => Change::Later(span),
-            3 => Change::Earlier(span),
-            4 => Change::Rewrite { is_json: self.draws.chance(50), payload: b"rewritten".to_vec() },
-            _ => Change::Redrive,
+        let moved = match self.draws.below(6) {
+            0 => None,
+            1 => Some(Move::To(self.due())),
+            2 => Some(Move::Later(span)),
+            3 => Some(Move::Earlier(span)),
+            _ => Some(Move::Redrive),
+        };
+        let change = match moved {
+            None if self.draws.chance(50) => Change::Cancel,
+            Some(moved) if self.draws.chance(60) => Change::Move(moved),
+            moved => Change::Rewrite { is_json: self.draws.chance(50), payload: b"rewritten".to_vec(), moved },
         };
         let terms = self.begin();
         let expected = self.model.edit(&change, &numbers, self.now);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use hermod_core::Micros;
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::delivery::read_body;
-use hermod_core::queue::edit::{Change, Edited, Edits};
+use hermod_core::queue::edit::{Change, Edited, Edits, Move};
 use hermod_core::queue::settle::{Outcome, SettleAct, Settled};
 use hermod_core::queue::{
     Claimed, Counts, Delivery, Fetched, Filter, Handed, IfExists, Listed, Number, Page, Pushed, Replied, Shown, Standing, Status, Stored,
@@ -270,26 +270,33 @@ impl QueueModel {
         if item.until > now {
             return Edited::Leased { until: us(item.until) };
         }
-        let due = match change {
+        let (content, moved) = match change {
             Change::Cancel => {
                 let due = us(item.due);
                 self.lift(number);
                 self.items.remove(&number);
                 return Edited::Done { due };
             }
-            Change::Rewrite { is_json, payload } => {
-                (item.delivery.is_json, item.delivery.payload) = (*is_json, payload.clone());
-                return Edited::Done { due: us(item.due) };
-            }
-            Change::Redrive if item.died == 0 => return Edited::Alive,
-            Change::Redrive => {
+            Change::Move(moved) => (None, Some(*moved)),
+            Change::Rewrite { is_json, payload, moved } => (Some((*is_json, payload)), *moved),
+        };
+        match moved {
+            Some(Move::Redrive) if item.died == 0 => return Edited::Alive,
+            Some(Move::To(_) | Move::Later(_) | Move::Earlier(_)) if item.died > 0 => return Edited::Dead,
+            _ => {}
+        }
+        if let Some((is_json, payload)) = content {
+            (item.delivery.is_json, item.delivery.payload) = (is_json, payload.clone());
+        }
+        let due = match moved {
+            None => return Edited::Done { due: us(item.due) },
+            Some(Move::Redrive) => {
                 (item.died, item.attempts, item.token, item.is_lifted) = (0, 0, 0, true);
                 now
             }
-            _ if item.died > 0 => return Edited::Dead,
-            Change::Reschedule(due) => due.from(us(now)).get(),
-            Change::Later(span) => item.due + span.get(),
-            Change::Earlier(span) => item.due.saturating_sub(span.get()),
+            Some(Move::To(due)) => due.from(us(now)).get(),
+            Some(Move::Later(span)) => item.due + span.get(),
+            Some(Move::Earlier(span)) => item.due.saturating_sub(span.get()),
         };
         item.due = due;
         self.put_back(number, due);

@@ -327,8 +327,7 @@ pub fn read_body(body: &[u8]) -> Option<(Meta<'_>, &[u8])> {
 }
 
 /// The body, due at another time.
-pub(super) fn with_due(body: &[u8], due: Micros) -> Option<Box<[u8]>> {
-    let mut body: Box<[u8]> = body.into();
+pub(super) fn with_due(mut body: Box<[u8]>, due: Micros) -> Option<Box<[u8]>> {
     body.get_mut(2..10)?.copy_from_slice(&due.get().to_le_bytes());
     Some(body)
 }
@@ -396,7 +395,7 @@ mod tests {
         let (meta, payload) = read_body(&other).unwrap();
         assert_eq!((meta.max_attempts, meta.expires_at.map(Micros::get), meta.to, meta.key), (Some(3), Some(11), "Grüße", ""));
         assert_eq!((meta.tags, meta.reply.map(Micros::get), payload), (vec!["a", "b"], Some(5), b"{}".as_slice()));
-        let other = without_key(&with_payload(&with_due(&body, Micros::saturating(9)).unwrap(), false, b"xyz").unwrap()).unwrap();
+        let other = without_key(&with_payload(&with_due(body, Micros::saturating(9)).unwrap(), false, b"xyz").unwrap()).unwrap();
         let (meta, payload) = read_body(&other).unwrap();
         assert_eq!((meta.due.get(), meta.to, meta.key, meta.is_json, payload), (9, "Grüße", "", false, b"xyz".as_slice()));
         assert_eq!(meta.tags, ["a", "b"]);

@@ -23,20 +23,40 @@ pub enum Change {
     /// It is forgotten, dead or not.
     Cancel,
     /// It is due at another time.
-    Reschedule(Due),
-    /// It is due so much later.
-    Later(Micros),
-    /// It is due so much earlier.
-    Earlier(Micros),
-    /// It carries something else.
+    Move(Move),
+    /// It carries something else, dead or not; with a move, both are done or neither.
     Rewrite {
         /// Whether that is JSON.
         is_json: bool,
         /// What.
         payload: Vec<u8>,
+        /// When it is due from then on, if that changes too.
+        moved: Option<Move>,
     },
-    /// A dead one is due again at once, as if it had never been attempted.
+}
+
+/// When a delivery is due from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// One that is not dead: at this time.
+    To(Due),
+    /// The same: so much later.
+    Later(Micros),
+    /// The same: so much earlier.
+    Earlier(Micros),
+    /// A dead one: at once, as if it had never been attempted.
     Redrive,
+}
+
+impl Change {
+    /// Whether what it carries from now on is JSON, and what that is; when it is due.
+    fn parts(&self) -> (Option<(bool, &[u8])>, Option<Move>) {
+        match self {
+            Change::Cancel => (None, None),
+            Change::Move(moved) => (None, Some(*moved)),
+            Change::Rewrite { is_json, payload, moved } => (Some((*is_json, payload)), *moved),
+        }
+    }
 }
 
 /// Changes deliveries, each by itself.
@@ -63,26 +83,30 @@ impl Edit {
             return Edited::Leased { until };
         }
         let (is_dead, was_due) = (slot.died().is_some(), slot.meta().0.due);
-        let due = match &self.change {
-            Change::Cancel => {
-                queue.take_out(number);
-                queue.forget(number);
-                return Edited::Done { due: was_due };
-            }
-            Change::Rewrite { is_json, payload } => {
-                if let Some(body) = with_payload(&slot.body, *is_json, payload) {
-                    queue.rewrite(number, body);
-                }
-                return Edited::Done { due: was_due };
-            }
-            Change::Redrive if is_dead => now,
-            Change::Redrive => return Edited::Alive,
-            _ if is_dead => return Edited::Dead,
-            Change::Reschedule(due) => due.from(now),
-            Change::Later(span) => was_due.plus(*span),
-            Change::Earlier(span) => was_due.since(*span),
+        if self.change == Change::Cancel {
+            queue.take_out(number);
+            queue.forget(number);
+            return Edited::Done { due: was_due };
+        }
+        let (payload, moved) = self.change.parts();
+        let due = match moved {
+            None => was_due,
+            Some(Move::Redrive) if is_dead => now,
+            Some(Move::Redrive) => return Edited::Alive,
+            Some(_) if is_dead => return Edited::Dead,
+            Some(Move::To(due)) => due.from(now),
+            Some(Move::Later(span)) => was_due.plus(span),
+            Some(Move::Earlier(span)) => was_due.since(span),
         };
-        let Some(body) = with_due(&slot.body, due) else { return Edited::Gone };
+        let body = match payload {
+            Some((is_json, payload)) => with_payload(&slot.body, is_json, payload),
+            None => Some(slot.body.clone()),
+        };
+        let Some(body) = body.and_then(|body| with_due(body, due)) else { return Edited::Gone };
+        if moved.is_none() {
+            queue.rewrite(number, body);
+            return Edited::Done { due };
+        }
         queue.take_out(number);
         if is_dead {
             queue.untry(number);
@@ -157,18 +181,20 @@ impl Operation for Edit {
         call.keys.push(key::queue(&self.place, &self.queue));
         let given = &mut call.given;
         self.terms.write(given);
-        let (act, time, is_json, payload): (u8, u64, bool, &[u8]) = match &self.change {
-            Change::Cancel => (0, 0, false, &[]),
-            Change::Reschedule(Due::At(time)) => (1, time.get(), false, &[]),
-            Change::Reschedule(Due::In(span)) => (2, span.get(), false, &[]),
-            Change::Later(span) => (3, span.get(), false, &[]),
-            Change::Earlier(span) => (4, span.get(), false, &[]),
-            Change::Rewrite { is_json, payload } => (5, 0, *is_json, payload),
-            Change::Redrive => (6, 0, false, &[]),
+        let (payload, moved) = self.change.parts();
+        let (act, time): (u8, u64) = match moved {
+            None if self.change == Change::Cancel => (0, 0),
+            Some(Move::To(Due::At(time))) => (1, time.get()),
+            Some(Move::To(Due::In(span))) => (2, span.get()),
+            Some(Move::Later(span)) => (3, span.get()),
+            Some(Move::Earlier(span)) => (4, span.get()),
+            None => (5, 0),
+            Some(Move::Redrive) => (6, 0),
         };
         given.push(act);
         record::put(given, [time.min(INT_MAX)]);
-        given.push(u8::from(is_json));
+        given.push(payload.map_or(0, |(is_json, _)| 1 + u8::from(is_json)));
+        let payload = payload.map_or(&[][..], |(_, payload)| payload);
         given.extend_from_slice(&u32::try_from(payload.len()).expect("payloads are bounded").to_le_bytes());
         given.extend_from_slice(payload);
         given.extend_from_slice(&u16::try_from(self.numbers.len()).expect("few").to_le_bytes());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::edit::EDIT_MAX;
-use hermod_core::queue::{Change, DeliveryId, Edit, Edited, Filter, Number, Page, Queue};
+use hermod_core::queue::{Change, DeliveryId, Edit, Edited, Filter, Move, Number, Page, Queue};
 use hermod_core::{Once, Outcome, Place, SpaceId};
 
 use super::{App, Caller, ListAsk};
@@ -60,7 +60,7 @@ impl App {
     ) -> Result<Bulk, Problem> {
         caller.need(Scope::QueuesPush)?;
         let queue = self.queue_of(caller, queue).await?;
-        let puts_off = matches!((&change, &filter), (Change::Later(_), Filter::Waiting { .. }));
+        let puts_off = matches!((&change, &filter), (Change::Move(Move::Later(_)), Filter::Waiting { .. }));
         let mut by_partition: BTreeMap<u16, Vec<Number>> = BTreeMap::new();
         let (mut ask, mut found) = (ListAsk { filter, after, limit: BULK_MAX }, 0);
         loop {

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use hermod_core::Invalid;
-use hermod_core::queue::{Change, Edited};
+use hermod_core::queue::{Change, Edited, Move};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -65,23 +65,21 @@ impl EditedDocument {
 }
 
 impl PatchBody {
-    /// What it asks for: the payload first, as a time that has come may have somebody claim it.
-    fn changes(&self) -> Result<Vec<Change>, Problem> {
-        let mut changes = Vec::new();
-        if let Some((is_json, payload)) = payload(self.payload.as_deref(), self.base64.as_deref())? {
-            changes.push(Change::Rewrite { is_json, payload });
-        }
-        let time = due(self.at.as_deref(), self.within.as_deref())?.map(Change::Reschedule);
-        match (self.state.as_deref(), time) {
-            (None, time) => changes.extend(time),
-            (Some("ready"), None) => changes.push(Change::Redrive),
+    /// What it asks for.
+    fn change(&self) -> Result<Change, Problem> {
+        let payload = payload(self.payload.as_deref(), self.base64.as_deref())?;
+        let time = due(self.at.as_deref(), self.within.as_deref())?.map(Move::To);
+        let moved = match (self.state.as_deref(), time) {
+            (None, time) => time,
+            (Some("ready"), None) => Some(Move::Redrive),
             (Some("ready"), Some(_)) => return Err(Invalid::new("state", "must not stand beside at or in").into()),
             (Some(_), _) => return Err(Invalid::new("state", "can be set to ready, of a dead one").into()),
+        };
+        match (payload, moved) {
+            (Some((is_json, payload)), moved) => Ok(Change::Rewrite { is_json, payload, moved }),
+            (None, Some(moved)) => Ok(Change::Move(moved)),
+            (None, None) => Err(Problem::new(Code::MissingField, "Say what to change: at, in, payload, base64 or state.").in_field("at")),
         }
-        if changes.is_empty() {
-            return Err(Problem::new(Code::MissingField, "Say what to change: at, in, payload, base64 or state.").in_field("at"));
-        }
-        Ok(changes)
     }
 }
 
@@ -97,14 +95,7 @@ pub(crate) async fn patch(
     sent: Sent<PatchBody>,
 ) -> Result<Response, Problem> {
     let once = sent.once(&format!("queue/patch {id}"))?;
-    let mut edited = Edited::Gone;
-    for (part, change) in sent.value.changes()?.into_iter().enumerate() {
-        let once = once.as_ref().map(|once| once.part(part));
-        edited = shell.app.edit(&caller, &queue, &id, change, once.as_ref()).await?;
-        if !matches!(edited, Edited::Done { .. }) {
-            break;
-        }
-    }
+    let edited = shell.app.edit(&caller, &queue, &id, sent.value.change()?, once.as_ref()).await?;
     Ok(answer(StatusCode::OK, &EditedDocument::new(edited)))
 }
 
@@ -211,11 +202,11 @@ pub(crate) async fn shift(
     sent: Sent<BulkBody>,
 ) -> Result<Response, Problem> {
     let by = sent.value.by.as_deref().ok_or_else(|| Problem::new(Code::MissingField, "The field by is needed.").in_field("by"))?;
-    let change = match by.strip_prefix('-') {
-        Some(earlier) => Change::Earlier(span("by", earlier)?),
-        None => Change::Later(span("by", by)?),
+    let moved = match by.strip_prefix('-') {
+        Some(earlier) => Move::Earlier(span("by", earlier)?),
+        None => Move::Later(span("by", by)?),
     };
-    bulk(&shell, &caller, &queue, &sent, sent.value.state.as_deref(), change).await
+    bulk(&shell, &caller, &queue, &sent, sent.value.state.as_deref(), Change::Move(moved)).await
 }
 
 /// Makes dead deliveries due again at once, as if they had never been attempted.
@@ -233,5 +224,5 @@ pub(crate) async fn redrive(
     if sent.value.state.as_deref().is_some_and(|state| state != "dead") {
         return Err(Invalid::new("state", "can only be dead here").into());
     }
-    bulk(&shell, &caller, &queue, &sent, state, Change::Redrive).await
+    bulk(&shell, &caller, &queue, &sent, state, Change::Move(Move::Redrive)).await
 }
