@@ -92,6 +92,60 @@ async fn what_is_too_late_is_not_handed_out() -> Result<()> {
     .await
 }
 
+/// Acknowledged is what is stored, and what is over would not be handed out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_free_again_when_what_it_names_is_over() -> Result<()> {
+    on_every_store(async |site, team| {
+        team.queue("q", json!({"lease": "30s", "overdue": {"drop_after": "10s"}})).await?;
+        let keyed = async |key: &str, payload: &str, fields: Value| -> Result<(Value, Value)> {
+            let pushed = team.push("q", with(json!({"key": key, "payload": payload}), &fields)).await?;
+            Ok((pushed["id"].clone(), pushed["outcome"].clone()))
+        };
+        let (held, _) = keyed("held", "held", json!({"expires_at": at(1_000), "to": "ann"})).await?;
+        assert_eq!(team.claim_one("q").await?["id"], held);
+        let mut before = Vec::new();
+        for (key, fields) in [
+            ("kept", json!({"expires_at": at(2_001)})),
+            ("expires", json!({"expires_at": at(2_000)})),
+            ("behind", json!({"expires_at": at(2_000), "to": "ann"})),
+            ("replaced", json!({"expires_at": at(2_000), "to": "bob"})),
+        ] {
+            before.push(keyed(key, "first", fields).await?.0);
+        }
+        site.at_ms(2_000);
+        assert_eq!(keyed("held", "second", json!({"to": "ann"})).await?, (held, json!("kept")), "somebody has it");
+        assert_eq!(keyed("kept", "second", json!({})).await?, (before[0].clone(), json!("kept")));
+        for (n, (key, fields)) in [
+            ("expires", json!({"expires_at": at(90_000)})),
+            ("behind", json!({"to": "ann"})),
+            ("replaced", json!({"if_exists": "replace", "to": "bob"})),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (id, outcome) = keyed(key, key, fields).await?;
+            ensure!(outcome == "added" && id != before[n + 1], "{key}: {outcome}");
+        }
+        assert_eq!(team.stats("q").await?["ready"], 4, "those that were over are not there any more");
+        site.at_ms(2_001);
+        let mut claimed = payloads(&team.claim("q", json!({"count": 9})).await?);
+        claimed.sort_by_key(Value::to_string);
+        assert_eq!(claimed, ["expires", "replaced"], "ann's turn has not come");
+        // So is one that is not handed out because it is too late.
+        let (late, _) = keyed("late", "first", json!({})).await?;
+        site.at_ms(12_000);
+        assert_eq!(keyed("late", "second", json!({})).await?, (late.clone(), json!("kept")));
+        site.at_ms(12_001);
+        let (id, outcome) = keyed("late", "second", json!({})).await?;
+        ensure!(outcome == "added" && id != late, "{outcome}");
+        assert_eq!(payloads(&team.claim("q", json!({"count": 9})).await?), ["second"]);
+        let metrics = team.get("/metrics").await?.text();
+        ensure!(metrics.contains(r#"hermod_queue_deliveries_total{queue="q",outcome="expired"} 5"#), "each is counted once: {metrics}");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_are_cancelled_and_shifted_by_tag_page_by_page() -> Result<()> {
     const COUNT: u64 = 2_500;

@@ -39,6 +39,12 @@ impl Item {
     fn waits(&self) -> bool {
         self.until == 0 && self.died == 0 && !self.is_lifted
     }
+
+    /// It is not handed out any more.
+    fn is_over(&self, failing: &Failing, now: u64) -> bool {
+        let is_late = failing.drop_after.is_some_and(|span| self.due + span.get() <= now);
+        is_late || self.delivery.expires_at.is_some_and(|end| end.get() <= now)
+    }
 }
 
 /// One queue in one partition.
@@ -91,17 +97,24 @@ impl QueueModel {
     /// What `Push` answers.
     pub fn push(&mut self, deliveries: &[Delivery], failing: &Failing, now: u64) -> Pushed {
         self.clear_up(failing, 10);
-        let stored = deliveries.iter().map(|delivery| self.push_one(delivery, now)).collect();
-        Pushed { now: us(now), next: self.next_told(), stored, woken: self.woken() }
+        let mut expired = 0;
+        let stored = deliveries.iter().map(|delivery| self.push_one(delivery, failing, &mut expired, now)).collect();
+        Pushed { now: us(now), next: self.next_told(), expired, stored, woken: self.woken() }
     }
 
-    fn push_one(&mut self, delivery: &Delivery, now: u64) -> (Stored, Number, Micros) {
+    fn push_one(&mut self, delivery: &Delivery, failing: &Failing, expired: &mut u16, now: u64) -> (Stored, Number, Micros) {
         let due = delivery.due.from(us(now)).get();
         let keeps = delivery.if_exists == IfExists::Keep;
         if let Some(key) = &delivery.key {
             let to = delivery.to.as_ref().map_or("", |to| to.as_str()).to_owned();
-            let is_known = |item: &&mut Item| item.delivery.key.as_ref() == Some(key) && item.to() == to;
-            if let Some(item) = self.items.values_mut().find(is_known) {
+            let is_known = |item: &Item| item.delivery.key.as_ref() == Some(key) && item.to() == to;
+            let is_lost = |item: &&Item| is_known(item) && item.until <= now && item.died == 0 && item.is_over(failing, now);
+            if let Some(number) = self.items.values().find(is_lost).map(|item| item.number) {
+                self.lift(number);
+                self.items.remove(&number);
+                *expired += 1;
+            }
+            if let Some(item) = self.items.values_mut().find(|item| is_known(item)) {
                 if keeps {
                     return (Stored::Kept, item.number, us(item.due));
                 }
@@ -148,11 +161,7 @@ impl QueueModel {
             let heads: Vec<_> = mine.into_iter().filter(|(at, _)| *at <= reach).take(count - claimed.handed.len()).collect();
             for (at, number) in heads {
                 let from = at.max(now);
-                let is_over = |item: &Item| {
-                    let is_late = failing.drop_after.is_some_and(|span| item.due + span.get() <= from);
-                    is_late || item.delivery.expires_at.is_some_and(|end| end.get() <= from)
-                };
-                if self.items.get(&number).is_none_or(is_over) {
+                if self.items.get(&number).is_none_or(|item| item.is_over(failing, from)) {
                     self.lift(number);
                     self.items.remove(&number);
                     claimed.expired += 1;

@@ -3,7 +3,7 @@
 //! Who waits may claim a little ahead of the time: the lease is then stored when the delivery falls due, and whoever asked
 //! holds the answer back until it is. So that the first of several is not late because of the last, these lie close together.
 
-use super::delivery::{Number, Token};
+use super::delivery::{Meta, Number, Token};
 use super::owners::{Terms, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use super::tend::{TENDED_SOME, Tended, end_lease, tend};
@@ -56,6 +56,12 @@ impl Failing {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.max_attempts.to_le_bytes());
         out.push(u8::from(self.drops));
+    }
+
+    /// Whether a delivery is not handed out any more.
+    pub(super) fn is_over(&self, meta: &Meta<'_>, now: Micros) -> bool {
+        let is_late = self.drop_after.is_some_and(|span| meta.due.plus(span) <= now);
+        is_late || meta.expires_at.is_some_and(|at| at <= now)
     }
 }
 
@@ -123,14 +129,6 @@ impl Claim {
         tended.dead
     }
 
-    fn is_over(&self, change: &Change<'_>, number: Number, now: Micros) -> bool {
-        change.queue.slot(number).is_none_or(|slot| {
-            let (meta, _) = slot.meta();
-            let is_late = self.failing.drop_after.is_some_and(|span| meta.due.plus(span) <= now);
-            is_late || meta.expires_at.is_some_and(|at| at <= now)
-        })
-    }
-
     fn claim(&self, change: &mut Change<'_>, now: Micros) -> Claimed {
         change.queue.agree(self.terms, now);
         change.queue.expire();
@@ -153,7 +151,7 @@ impl Claim {
                 }
                 // It is nobody's before its time, so all counts from there.
                 let from = at.max(now);
-                if self.is_over(change, number, from) {
+                if change.queue.slot(number).is_none_or(|slot| self.failing.is_over(&slot.meta().0, from)) {
                     change.queue.take_out(number);
                     change.queue.forget(number);
                     claimed.expired += 1;

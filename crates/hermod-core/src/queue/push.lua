@@ -1,8 +1,8 @@
 -- queue/push.lua, twin of queue/push.rs
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
--- ARGV    <BI8 1: sticky, floor> <I2B attempts at most, 1: dropped after the last> <I2 deliveries>, each <BBI8I2I4 if the key exists (0 keep, 1 replace, 2 debounce), 1: the time is a span, time,
+-- ARGV    <BI8 1: sticky, floor> <I2BI8 attempts at most, 1: dropped after the last, drop after (0: never)> <I2 deliveries>, each <BBI8I2I4 if the key exists (0 keep, 1 replace, 2 debounce), 1: the time is a span, time,
 --         length of meta, of payload> meta without the due time, payload
--- REPLY   'p' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8I8 0 added 1 kept 2 replaced 3 finished, number, due>
+-- REPLY   'p' <I8I8I2 now, next + 1 (0: none), expired> <I2 woken>, each <I8Bc0 time owner>, each <BI8I8 0 added 1 kept 2 replaced 3 finished, number, due>
 local ADDED, KEPT, REPLACED, FINISHED = 0, 1, 2, 3
 
 -- Another delivery takes over the key of this one.
@@ -15,8 +15,8 @@ local function unkey(member, stored, meta)
     sub(stored, 3 + #meta))
 end
 
--- What becomes of a push under this key, if it is not a new delivery.
-local function under(key, mode, time, wanted, payload)
+-- What becomes of a push under this key; nil if it is a new delivery, and 1 if one that was over gave up its key for it.
+local function under(key, mode, time, wanted, payload, drop_after)
   local member = call('HGET', base .. 'key', key)
   if not member then
     local kept = call('GET', base .. 'finished:' .. key)
@@ -29,11 +29,18 @@ local function under(key, mode, time, wanted, payload)
   end
   local stored, attempts = get(member), get('t' .. member)
   local meta = meta_of(stored)
-  local was_due, _, _, to = read_meta(meta)
-  if mode == 0 then return KEPT, number_of(member), was_due end
+  local was_due, expires, _, to = read_meta(meta)
+  local is_over = (expires > 0 and expires <= now) or (drop_after > 0 and after(was_due, drop_after) <= now)
   local till = 0
   if attempts then till = unpack_ints('<I8', attempts, 11) end
-  if till > now or call('ZSCORE', base .. 'dead', member) then
+  local is_free = (is_over or mode ~= 0) and till <= now and not call('ZSCORE', base .. 'dead', member)
+  if is_over and is_free then
+    take_out(member, to, till)
+    forget(member, meta)
+    return nil, 1
+  end
+  if mode == 0 then return KEPT, number_of(member), was_due end
+  if not is_free then
     -- Somebody holds it, or it is dead: it goes on without its key.
     unkey(member, stored, meta)
     return nil
@@ -51,8 +58,8 @@ local modes, times, begins, meta_sizes, sizes, tos, keys, tagged, fields = {}, {
 
 define('queue_push', function(first_key, at, _, keep)
   open(first_key)
-  local most, drops, count
-  most, drops, count, at = unpack_ints('<I2BI2', given, agree(at))
+  local most, drops, drop_after, count
+  most, drops, drop_after, count, at = unpack_ints('<I2BI8I2', given, agree(at))
   local many = 1
   for i = 1, count do
     local is_span, time, size, to
@@ -76,15 +83,16 @@ define('queue_push', function(first_key, at, _, keep)
   clear_up(most, drops, TENDED_SOME)
   local before = not sticky and first_due()
   -- Those that have neither a recipient nor a key concern no other: they are written together.
-  local replies, dues, plain = {}, nil, 0
+  local replies, dues, plain, expired = {}, nil, 0, 0
   for i = 1, count do
     local time, from, to, key = times[i], begins[i], tos[i], keys[i]
     local outcome, found, found_due
     if key ~= '' then
       local wanted, payload = sub(given, from, from + meta_sizes[i] - 1), sub(given, from + meta_sizes[i], from + sizes[i] - 1)
-      outcome, found, found_due = under(key .. '\0' .. to, modes[i], time, wanted, payload)
+      outcome, found, found_due = under(key .. '\0' .. to, modes[i], time, wanted, payload, drop_after)
     end
     if not outcome then
+      if found then expired = expired + 1 end
       outcome, found, found_due = ADDED, number(), time
       local member, stored = pack_ints('>I8', found), pack_ints('<I2I8', meta_sizes[i] + 8, time) .. sub(given, from, from + sizes[i] - 1)
       set(member, stored)
@@ -102,7 +110,7 @@ define('queue_push', function(first_key, at, _, keep)
   end
   if plain > 0 then call('ZADD', due, unpack(dues)) end
   close()
-  local reply = 'p' .. pack_ints('<I8I8', now, next_number(wake(before))) .. woken() .. joined(replies, count)
+  local reply = 'p' .. pack_ints('<I8I8I2', now, next_number(wake(before)), expired) .. woken() .. joined(replies, count)
   if keep then keep(reply) end
   return reply
 end, { begin = begin_tending })

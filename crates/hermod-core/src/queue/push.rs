@@ -2,6 +2,7 @@
 
 use super::claim::Failing;
 use super::delivery::{Delivery, IfExists, Number, known_by};
+use super::line::Slot;
 use super::owners::{Terms, Woken, put_woken, take_woken};
 use super::tend::{TENDED_SOME, tend};
 use crate::id::{QueueId, Recipient};
@@ -60,6 +61,8 @@ pub struct Pushed {
     pub now: Micros,
     /// When a delivery can be claimed next, in a shared queue.
     pub next: Option<Micros>,
+    /// How many were not to be handed out any more, and gave up their key.
+    pub expired: u16,
     /// For each what became of it, its number, and when it is due.
     pub stored: Vec<(Stored, Number, Micros)>,
     /// For whom something may have become due earlier, in a sticky queue.
@@ -67,10 +70,26 @@ pub struct Pushed {
 }
 
 impl Push {
-    fn store(&self, change: &mut Change<'_>, delivery: &Delivery, now: Micros) -> (Stored, Number, Micros) {
+    /// Forgets the delivery of this key if it will not be handed out any more, as a claim would; whether it did.
+    fn drop_over(&self, change: &mut Change<'_>, key: &str, now: Micros) -> bool {
+        let Some(number) = change.queue.keyed(key) else { return false };
+        let is_over = |slot: &Slot| {
+            let is_free = slot.died().is_none() && slot.until().is_none_or(|until| until <= now);
+            is_free && self.failing.is_over(&slot.meta().0, now)
+        };
+        let is_dropped = change.queue.slot(number).is_some_and(is_over);
+        if is_dropped {
+            change.queue.take_out(number);
+            change.queue.forget(number);
+        }
+        is_dropped
+    }
+
+    fn store(&self, change: &mut Change<'_>, delivery: &Delivery, expired: &mut u16, now: Micros) -> (Stored, Number, Micros) {
         let mut due = delivery.due.from(now);
         let to = delivery.to.as_ref().map_or("", Recipient::as_str);
         if let Some(key) = known_by(delivery.key.as_deref().unwrap_or(""), to) {
+            *expired += u16::from(self.drop_over(change, &key, now));
             if let Some(number) = change.queue.keyed(&key)
                 && let Some(slot) = change.queue.slot(number)
             {
@@ -125,8 +144,9 @@ impl Operation for Push {
             change.queue.agree(self.terms, now);
             change.queue.expire();
             tend(change, &self.failing, TENDED_SOME);
-            let stored = self.deliveries.iter().map(|delivery| self.store(change, delivery, now)).collect();
-            Pushed { now, next: change.queue.next_told(), stored, woken: change.queue.woken() }
+            let mut expired = 0;
+            let stored = self.deliveries.iter().map(|delivery| self.store(change, delivery, &mut expired, now)).collect();
+            Pushed { now, next: change.queue.next_told(), expired, stored, woken: change.queue.woken() }
         }))
     }
 
@@ -135,6 +155,7 @@ impl Operation for Push {
         let given = &mut call.given;
         self.terms.write(given);
         self.failing.write(given);
+        record::put(given, [self.failing.drop_after.unwrap_or_default().get()]);
         given.extend_from_slice(&u16::try_from(self.deliveries.len()).expect("few deliveries").to_le_bytes());
         for delivery in &self.deliveries {
             given.push(delivery.if_exists.number());
@@ -163,6 +184,7 @@ impl Operation for Push {
     fn reply(&self, answer: &Pushed) -> Reply {
         let mut out = vec![b'p'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
+        out.extend_from_slice(&answer.expired.to_le_bytes());
         put_woken(&mut out, &answer.woken);
         for (stored, number, due) in &answer.stored {
             out.push(match stored {
@@ -185,6 +207,7 @@ fn read(mut rest: &[u8]) -> Option<Pushed> {
     let [_word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
     let next = take_next(&mut rest)?;
+    let expired = u16::from_le_bytes(record::take(&mut rest)?);
     let woken = take_woken(&mut rest)?;
     let mut stored = Vec::new();
     while !rest.is_empty() {
@@ -198,7 +221,7 @@ fn read(mut rest: &[u8]) -> Option<Pushed> {
         };
         stored.push((outcome, record::take_number(&mut rest)?, record::take_micros(&mut rest)?));
     }
-    Some(Pushed { now, next, stored, woken })
+    Some(Pushed { now, next, expired, stored, woken })
 }
 
 /// A time that may not be: its microseconds and one more; none is zero.

@@ -209,7 +209,11 @@ impl App {
         }
         for (positions, ran) in ran {
             let pushed = match ran.map_err(Problem::from).map(|ran| ran.outcome) {
-                Ok(Outcome::Done(pushed) | Outcome::Replayed(pushed)) => pushed,
+                Ok(Outcome::Done(pushed)) => {
+                    self.metrics.expired(queue.id.as_str(), pushed.expired);
+                    pushed
+                }
+                Ok(Outcome::Replayed(pushed)) => pushed,
                 Ok(Outcome::Conflict) => {
                     answers.extend(positions.into_iter().map(|position| (position, Err(conflict()))));
                     continue;

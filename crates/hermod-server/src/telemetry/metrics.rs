@@ -200,6 +200,13 @@ impl Metrics {
         });
     }
 
+    /// A push to this queue found so many to be over.
+    pub(crate) fn expired(&self, queue: &str, many: u16) {
+        if many > 0 {
+            self.count(queue, |deliveries| deliveries.expired.increment(u64::from(many)));
+        }
+    }
+
     /// Somebody is told of these, at `now` by the store's clock.
     pub(crate) fn handed<'a>(&self, queue: &str, all: impl ExactSizeIterator<Item = &'a Handed> + Clone, now: Micros) {
         if all.len() == 0 {
