@@ -5,6 +5,8 @@
 //! to its home (the subject, the recipient, the realm): the same key for another home is another
 //! key. Twin of `operation.lua`.
 
+use std::fmt;
+
 use crate::id::{Invalid, SpaceId};
 use crate::int::Micros;
 use crate::key;
@@ -55,8 +57,8 @@ impl Once {
 
     /// The key of a part of the request, where it is done in several steps. No caller's key holds a space.
     #[must_use]
-    pub fn part(&self, number: usize) -> Once {
-        Once { key: format!("{} {number}", self.key), fingerprint: self.fingerprint }
+    pub fn part(&self, part: impl fmt::Display) -> Once {
+        Once { key: format!("{} {part}", self.key), fingerprint: self.fingerprint }
     }
 
     /// What the request is recognised by.

@@ -80,8 +80,9 @@ impl App {
         }
         let parts =
             by_partition.iter().flat_map(|(partition, numbers)| numbers.chunks(EDIT_MAX).enumerate().map(move |part| (*partition, part)));
-        let edits = parts.map(|(partition, (part, some))| {
+        let edits = parts.map(|(partition, (position, some))| {
             let place = Place { space: caller.space.clone(), partition };
+            let part = part_of(&change, position, some);
             let (queue, change, once) = (&queue, change.clone(), once.map(|once| once.part(part)));
             async move { self.edit_in(place, queue, change, some.to_vec(), once.as_ref()).await }
         });
@@ -113,6 +114,20 @@ impl App {
                 Ok(edits.edited)
             }
             Outcome::Conflict => Err(conflict()),
+        }
+    }
+}
+
+/// Which part of a change of many these are, in their partition. Asked for again, what was cancelled or redriven is not found any
+/// more, and others stand in its place: they are another part. What was shifted is found where it was, and is not shifted twice.
+fn part_of(change: &Change, position: usize, numbers: &[Number]) -> u64 {
+    match change {
+        Change::Cancel | Change::Move(Move::Redrive) => {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            hermod_core::partition::hash(&bytes)
+        }
+        Change::Move(Move::To(_) | Move::Later(_) | Move::Earlier(_)) | Change::Rewrite { .. } => {
+            u64::try_from(position).unwrap_or(u64::MAX)
         }
     }
 }
