@@ -27,6 +27,8 @@ use crate::http::time::Time;
 const LIST_MAX: usize = 1_000;
 /// So many lines are pushed together.
 const LINES_MAX: usize = 1_000;
+/// No further line is added beyond so many bytes: payloads may be large, and some lines are read while others are pushed.
+const LINES_BYTES_MAX: usize = 1 << 20;
 /// A line is at most so long: a payload in base64 and all else.
 const LINE_MAX: usize = 512 << 10;
 
@@ -165,7 +167,8 @@ async fn push_some(
     Ok(kept.into_iter().map(|problem| problem.map_or_else(|| pushed.next().unwrap_or_else(lost), Err)).collect())
 }
 
-/// Reads lines as they come, pushes them by the thousand, and answers each with a line. While one thousand is pushed, the next is read.
+/// Reads lines as they come, pushes them by the thousand or the megabyte, and answers each with a line. While some are pushed, the
+/// next are read.
 fn lines(shell: &Arc<Shell>, caller: Caller, queue: String, headers: &HeaderMap, body: Body) -> Result<Response, Problem> {
     caller.need(hermod_catalog::Scope::QueuesPush)?;
     let key = crate::http::sent::once_of(headers, "queue/push", b"")?.map(|once| once.key().to_owned());
@@ -217,6 +220,8 @@ async fn read_lines(body: Body, mut lines: Lines) {
 #[derive(Default)]
 struct Batch {
     read: Vec<Result<Delivery, Problem>>,
+    /// How long these lines were.
+    bytes: usize,
     /// The lines as they came, if there is a key: what must be the same next time.
     text: Vec<u8>,
 }
@@ -237,8 +242,11 @@ impl Lines {
         if self.keyed {
             self.batch.text.extend_from_slice(line);
         }
+        self.batch.bytes += line.len();
         self.batch.read.push(if line.len() > LINE_MAX { Err(too_long()) } else { read(line) });
-        self.batch.read.len() < LINES_MAX || self.hand_over().await
+        // Where they are parted depends on nothing but the lines: sent again under the same key, the parts are the same.
+        let has_room = self.batch.read.len() < LINES_MAX && self.batch.bytes < LINES_BYTES_MAX;
+        has_room || self.hand_over().await
     }
 
     async fn hand_over(&mut self) -> bool {
@@ -259,7 +267,7 @@ struct Pushing {
 
 impl Pushing {
     /// Pushes lines and answers them; whether anybody still listens.
-    async fn push(&mut self, Batch { read, text }: Batch) -> bool {
+    async fn push(&mut self, Batch { read, text, .. }: Batch) -> bool {
         let count = read.len();
         // Parts of a part: a thousand lines may go to several partitions in several steps.
         let once = self.key.as_deref().and_then(|key| Once::new(key, &text).ok()).map(|once| once.part(self.part));
@@ -292,5 +300,27 @@ mod tests {
         assert_eq!(answer(Stored::Added, at(5_000)), ("added", "ready"));
         assert_eq!(answer(Stored::Replaced, at(6_000)), ("replaced", "scheduled"));
         assert_eq!(answer(Stored::Finished, None), ("finished", "done"));
+    }
+
+    #[tokio::test]
+    async fn lines_are_handed_over_by_the_thousand_or_by_their_bytes() {
+        let handed = async |line: &str, count: usize| {
+            let (hand_over, mut batches) = mpsc::channel(8);
+            let mut lines = Lines { batch: Batch::default(), keyed: true, hand_over };
+            for _ in 0..count {
+                assert!(lines.add(line.as_bytes()).await);
+            }
+            assert!(lines.hand_over().await);
+            drop(lines);
+            let mut sizes = Vec::new();
+            while let Some(Batch { read, text, .. }) = batches.recv().await {
+                assert_eq!(text.len(), read.len() * line.len());
+                sizes.push(read.len());
+            }
+            sizes
+        };
+        assert_eq!(handed("{\"payload\":1}\n", 2_001).await, [1_000, 1_000, 1]);
+        let large = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(300 << 10));
+        assert_eq!(handed(&large, 10).await, [4, 4, 2], "a megabyte is enough");
     }
 }
