@@ -94,13 +94,14 @@ impl App {
     ) -> Result<Vec<Taken>, Problem> {
         let mut stop = pin!(stop);
         let all = self.watches.of(space, &queue.id);
+        let _waiting = Waits::new(self, space, queue, &all);
+        self.hear_of(space, queue, ask).await?;
+        let _present = ask.worker.as_ref().map(|(worker, incarnation)| self.present(space, &queue.id, worker, *incarnation));
+        // Of a worker that is there: whatever name somebody asks by, nothing is kept of it.
         let watch = match &ask.worker {
             Some((worker, _)) => self.watches.of_worker(space, &queue.id, worker.as_str()),
             None => Arc::clone(&all),
         };
-        let _waiting = Waits::new(self, space, queue, &all);
-        self.hear_of(space, queue, ask).await?;
-        let _present = ask.worker.as_ref().map(|(worker, incarnation)| self.present(space, &queue.id, worker, *incarnation));
         self.heal(&watch);
         if ask.wait.is_zero() {
             let taken = self.take(space, queue, &watch, ask, Micros::ZERO).await?.stored().await?;

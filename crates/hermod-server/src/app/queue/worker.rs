@@ -402,7 +402,13 @@ impl App {
         let members: Vec<Member> = {
             let mut table = self.staffs.table.lock();
             let Some(workers) = table.get_mut(&name) else { return true };
-            workers.retain(|_, heard| heard.open > 0 || heard.at.elapsed() < forgotten);
+            workers.retain(|worker, heard| {
+                let is_kept = heard.open > 0 || heard.at.elapsed() < forgotten;
+                if !is_kept {
+                    self.watches.forget_worker(space, &queue.id, worker.as_str());
+                }
+                is_kept
+            });
             let mut members = Vec::new();
             for (worker, heard) in workers.iter_mut().filter(|(_, heard)| heard.standing != Standing::Gone && !heard.is_closed) {
                 if heard.open > 0 {
@@ -441,9 +447,8 @@ impl App {
             if let Some(heard) = workers.get_mut(&worker).filter(|heard| heard.incarnation == incarnation) {
                 (heard.standing, heard.told) = (standing, heard.told.max(moment));
                 // Whoever waits under this name is told.
-                if let Some(watch) = self.watches.known_of_worker(space, &queue.id, worker.as_str()).filter(|_| standing == Standing::Gone)
-                {
-                    watch.forget();
+                if standing == Standing::Gone {
+                    self.watches.forget_worker(space, &queue.id, worker.as_str());
                 }
             }
         }
@@ -467,4 +472,43 @@ fn worse(one: Standing, other: Standing) -> Standing {
         Standing::Live => 3,
     };
     if rank(one) <= rank(other) { one } else { other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::ClaimAsk;
+    use crate::{Config, Mode as ServerMode, Server};
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_workers_that_are_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config { listen: ([127, 0, 0, 1], 0).into(), data: folder.path().join("data"), ..Config::default() };
+        let server = Server::start(config, ServerMode { open: true, ..ServerMode::default() }).await.unwrap();
+        let (app, caller) = (server.app(), Caller::inside(SpaceId::default_space()));
+        let mut queue = Queue::new(QueueId::new("q").unwrap());
+        queue.mode = Mode::Sticky;
+        app.catalog.put_queue(&caller.space, queue.clone(), None).await.unwrap();
+        let is_known = |name: &str| app.watches.known_of_worker(&caller.space, &queue.id, name).is_some();
+
+        for n in 0..1_000 {
+            let worker = WorkerId::new(format!("w{n}")).unwrap();
+            let ask = ClaimAsk::new(None, None, None).unwrap().by(Some((worker, 1)));
+            assert_eq!(app.claim(&caller, "q", &ask).await.unwrap_err().code, Code::WorkerGone);
+        }
+        assert_eq!((0..1_000).filter(|n| is_known(&format!("w{n}"))).count(), 0, "nobody has registered");
+
+        let silent = app.register(&caller, "q", "silent", None).await.unwrap();
+        let unheard = app.register(&caller, "q", "unheard", None).await.unwrap();
+        assert!(is_known("silent") && is_known("unheard"));
+        let long_ago = Instant::now().checked_sub(queue.worker_ttl.to_duration() * 3).unwrap();
+        app.staffs.table.lock().values_mut().filter_map(|workers| workers.get_mut(&silent.worker)).for_each(|heard| heard.at = long_ago);
+        // Another server was told that this one leaves.
+        let member = Member { worker: unheard.worker.clone(), incarnation: unheard.incarnation, age: Micros::ZERO };
+        app.staff(&caller.space, &queue, app.partitions_of(&caller.space, &queue), Act::Leave, queue.worker_ttl, &[member]).await;
+        app.staffs.table.lock().values_mut().filter_map(|workers| workers.get_mut(&unheard.worker)).for_each(|heard| heard.told = long_ago);
+        app.renew_staff(&caller.space, &queue).await;
+        assert!(!is_known("silent") && !is_known("unheard"));
+        server.shutdown().await;
+    }
 }
