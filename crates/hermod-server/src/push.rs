@@ -66,6 +66,8 @@ pub struct Parcel<'a> {
     pub is_json: bool,
     /// Which attempt it is, from 1.
     pub attempt: u32,
+    /// How long it is still held: from then on another may send it.
+    pub held_for: Duration,
     /// The queue it comes from; attempts are logged under it.
     pub queue: &'a str,
 }

@@ -10,7 +10,7 @@ use hermod_tests::unique;
 use serde_json::{Value, json};
 
 use super::receiver::{Receiver, Seen};
-use super::{Caller, Live, SOON, now_ms, with};
+use super::{Caller, Live, SOON, now_ms, time, with};
 use crate::http::site::config;
 use crate::outage::until;
 
@@ -159,6 +159,30 @@ async fn endpoints_do_not_disturb_each_other() -> Result<()> {
     numbers.sort_unstable();
     assert_eq!(numbers, (20..30).collect::<Vec<_>>(), "each once, though it was away");
     drop(hanging);
+    live.stop().await;
+    Ok(())
+}
+
+/// Who waits for a place does not wait so long that the request outlives the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_that_share_an_endpoint_send_each_delivery_once() -> Result<()> {
+    let live = live().await?;
+    let receiver = Receiver::start(|_, _| (Duration::from_millis(1_500), 200, None)).await?;
+    for name in ["one", "other"] {
+        let slow = hook(&receiver.url("/"), json!({"timeout": "2s", "concurrency": 1}));
+        live.team.queue(name, with(slow, &json!({"lease": "2500ms"}))).await?;
+    }
+    // Both are claimed while there is a place for one.
+    let due = time(now_ms() + 1_000);
+    for (n, name) in ["one", "other"].into_iter().enumerate() {
+        live.team.push(name, json!({"payload": n, "at": due})).await?;
+    }
+    for name in ["one", "other"] {
+        until_empty(&live.team, name).await?;
+    }
+    let mut numbers: Vec<u64> = receiver.seen("/").iter().map(Seen::number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 1], "each once");
     live.stop().await;
     Ok(())
 }

@@ -147,7 +147,8 @@ async fn deliver(app: App, space: SpaceId, queue: Arc<Queue>, endpoint: Arc<Endp
     let Some((meta, payload)) = read_body(&taken.handed.body) else { return };
     let id = taken.id.to_string();
     let attempt = u32::from(taken.handed.attempt);
-    let parcel = Parcel { id: &id, at: app.now(), body: payload, is_json: meta.is_json, attempt, queue: queue.id.as_str() };
+    let held_for = taken.handed.until.since(app.store_now()).to_duration();
+    let parcel = Parcel { id: &id, at: app.now(), body: payload, is_json: meta.is_json, attempt, held_for, queue: queue.id.as_str() };
     let ask = match app.sender.send(&endpoint, &parcel).await {
         Sent::Accepted { .. } => SettleAsk::Ack,
         Sent::Refused { status, why, retry_after } => {

@@ -94,10 +94,10 @@ impl Lanes {
         }
     }
 
-    /// Takes a place, waiting for one as long as an exchange may take.
-    pub(super) async fn enter(&self, endpoint: &Endpoint) -> Result<Place<'_>, Sent> {
+    /// Takes a place, waiting for one for so long.
+    pub(super) async fn enter(&self, endpoint: &Endpoint, patience: Duration) -> Result<Place<'_>, Sent> {
         let (mut place, places) = self.join(endpoint)?;
-        match tokio::time::timeout(endpoint.timeout, places.acquire_owned()).await {
+        match tokio::time::timeout(patience, places.acquire_owned()).await {
             Ok(Ok(permit)) => place.permit = Some(permit),
             _ => return Err(Sent::Held { why: "the endpoint is busy", retry_after: BUSY_RETRY }),
         }
@@ -189,9 +189,12 @@ mod tests {
         Endpoint { space: space.to_owned(), url, secrets: Vec::new(), timeout: Duration::from_millis(20), concurrency }
     }
 
+    /// How long they wait for a place here.
+    const PATIENCE: Duration = Duration::from_millis(20);
+
     async fn fail(lanes: &Lanes, endpoint: &Endpoint, times: usize) {
         for _ in 0..times {
-            lanes.enter(endpoint).await.unwrap().leave(Went::Wrong { asked: None });
+            lanes.enter(endpoint, PATIENCE).await.unwrap().leave(Went::Wrong { asked: None });
         }
     }
 
@@ -199,14 +202,14 @@ mod tests {
     async fn a_full_lane_holds_only_its_own() {
         let lanes = Lanes::default();
         let (slow, other) = (endpoint("a", "slow", 2), endpoint("a", "other", 1));
-        let first = lanes.enter(&slow).await.unwrap();
-        let second = lanes.enter(&slow).await.unwrap();
+        let first = lanes.enter(&slow, PATIENCE).await.unwrap();
+        let second = lanes.enter(&slow, PATIENCE).await.unwrap();
         assert_eq!(lanes.room(&slow, Instant::now()), 0);
-        assert!(matches!(lanes.enter(&slow).await, Err(Sent::Held { why: "the endpoint is busy", .. })));
-        lanes.enter(&other).await.unwrap().leave(Went::Well);
+        assert!(matches!(lanes.enter(&slow, PATIENCE).await, Err(Sent::Held { why: "the endpoint is busy", .. })));
+        lanes.enter(&other, PATIENCE).await.unwrap().leave(Went::Well);
         drop(first);
         assert_eq!(lanes.room(&slow, Instant::now()), 1);
-        lanes.enter(&slow).await.unwrap().leave(Went::Well);
+        lanes.enter(&slow, PATIENCE).await.unwrap().leave(Went::Well);
         second.leave(Went::Well);
         assert!(lanes.0.lock().is_empty(), "calm lanes are not kept");
     }
@@ -218,16 +221,16 @@ mod tests {
         fail(&lanes, &mine, 5).await;
         assert!(lanes.ready_at(&mine, Instant::now()).is_some());
         assert_eq!(lanes.room(&mine, Instant::now()), 0);
-        assert!(matches!(lanes.enter(&mine).await, Err(Sent::Held { .. })));
+        assert!(matches!(lanes.enter(&mine, PATIENCE).await, Err(Sent::Held { .. })));
         assert_eq!(lanes.ready_at(&theirs, Instant::now()), None);
         assert_eq!(lanes.room(&theirs, Instant::now()), 4);
 
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(lanes.room(&mine, Instant::now()), 1, "one finds out");
-        let probe = lanes.enter(&mine).await.unwrap();
-        assert!(matches!(lanes.enter(&mine).await, Err(Sent::Held { .. })));
+        let probe = lanes.enter(&mine, PATIENCE).await.unwrap();
+        assert!(matches!(lanes.enter(&mine, PATIENCE).await, Err(Sent::Held { .. })));
         drop(probe);
-        lanes.enter(&mine).await.unwrap().leave(Went::Well);
+        lanes.enter(&mine, PATIENCE).await.unwrap().leave(Went::Well);
         assert_eq!(lanes.room(&mine, Instant::now()), 4);
         assert!(lanes.0.lock().is_empty());
     }
@@ -237,8 +240,8 @@ mod tests {
         let lanes = Lanes::default();
         let hook = endpoint("a", "hook", 1);
         fail(&lanes, &hook, 4).await;
-        let last = lanes.enter(&hook).await.unwrap();
-        let (waited, ()) = tokio::join!(lanes.enter(&hook), async { last.leave(Went::Wrong { asked: None }) });
+        let last = lanes.enter(&hook, PATIENCE).await.unwrap();
+        let (waited, ()) = tokio::join!(lanes.enter(&hook, PATIENCE), async { last.leave(Went::Wrong { asked: None }) });
         assert!(matches!(waited, Err(Sent::Held { .. })), "{waited:?}");
     }
 
@@ -248,25 +251,25 @@ mod tests {
         let (two, four) = (endpoint("a", "hook", 2), endpoint("a", "hook", 4));
         let mut places = Vec::new();
         for endpoint in [&two, &two, &four, &four] {
-            places.push(lanes.enter(endpoint).await.unwrap());
+            places.push(lanes.enter(endpoint, PATIENCE).await.unwrap());
         }
-        assert!(lanes.enter(&two).await.is_err());
+        assert!(lanes.enter(&two, PATIENCE).await.is_err());
         places.pop();
-        assert!(lanes.enter(&two).await.is_err(), "three are still under way");
+        assert!(lanes.enter(&two, PATIENCE).await.is_err(), "three are still under way");
         places.truncate(1);
-        assert!(lanes.enter(&two).await.is_ok());
+        assert!(lanes.enter(&two, PATIENCE).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_map_is_bounded() {
         let lanes = Lanes::default();
         let kept = endpoint("a", "kept", 1);
-        let place = lanes.enter(&kept).await.unwrap();
+        let place = lanes.enter(&kept, PATIENCE).await.unwrap();
         for i in 0..LANES_MAX + 10 {
             fail(&lanes, &endpoint("a", &format!("{i}"), 1), 1).await;
         }
         assert_eq!(lanes.0.lock().len(), LANES_MAX);
-        assert!(lanes.enter(&kept).await.is_err(), "a lane in use keeps its bound");
+        assert!(lanes.enter(&kept, PATIENCE).await.is_err(), "a lane in use keeps its bound");
         drop(place);
     }
 }

@@ -66,15 +66,18 @@ impl Sender {
         Sender(Arc::new(Inner { client, lanes: Lanes::default(), log: Log::default() }))
     }
 
-    /// Sends `parcel` to `endpoint`. Answers within twice the endpoint's time-out: at most one for a place
-    /// among the exchanges that are under way, one for the exchange itself. Dropping it breaks it off.
+    /// Sends `parcel` to `endpoint`. Answers within twice the endpoint's time-out, and while the parcel is held: at most one for
+    /// a place among the exchanges that are under way, one for the exchange itself. Dropping it breaks it off.
     pub async fn send(&self, endpoint: &Endpoint, parcel: &Parcel<'_>) -> Sent {
-        let place = match self.0.lanes.enter(endpoint).await {
+        let ends = Instant::now() + parcel.held_for;
+        // The exchange has all its time. Of what is left over, half is for whoever settles it.
+        let patience = (parcel.held_for.saturating_sub(endpoint.timeout) / 2).min(endpoint.timeout);
+        let place = match self.0.lanes.enter(endpoint, patience).await {
             Ok(place) => place,
             Err(held) => return held,
         };
         let began = Instant::now();
-        let sent = self.exchange(endpoint, parcel, began).await;
+        let sent = self.exchange(endpoint, parcel, began, ends).await;
         place.leave(match &sent {
             // Whoever says that it is gone works as it should.
             Sent::Accepted { .. } | Sent::Gone | Sent::Held { .. } => Went::Well,
@@ -105,13 +108,13 @@ impl Sender {
         self.0.log.forget(space, queue);
     }
 
-    /// The whole exchange, within the endpoint's time-out from when it `began`.
-    async fn exchange(&self, endpoint: &Endpoint, parcel: &Parcel<'_>, began: Instant) -> Sent {
+    /// The whole exchange, within the endpoint's time-out from when it `began`, and until it `ends` at the latest.
+    async fn exchange(&self, endpoint: &Endpoint, parcel: &Parcel<'_>, began: Instant, ends: Instant) -> Sent {
         let request = match request(endpoint, parcel) {
             Ok(request) => request,
             Err(why) => return refused(None, why),
         };
-        let (deadline, limit) = (began + endpoint.timeout, humantime::format_duration(endpoint.timeout));
+        let (deadline, limit) = (ends.min(began + endpoint.timeout), humantime::format_duration(endpoint.timeout));
         let answer = match timeout_at(deadline, self.answer(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(why)) => return refused(None, why),

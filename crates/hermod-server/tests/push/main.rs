@@ -31,7 +31,7 @@ fn endpoint(url: &str) -> Endpoint {
 }
 
 fn parcel(id: &str) -> Parcel<'_> {
-    Parcel { id, at: NOW, body: br#"{"text":"hello"}"#, is_json: true, attempt: 1, queue: "mail" }
+    Parcel { id, at: NOW, body: br#"{"text":"hello"}"#, is_json: true, attempt: 1, held_for: Duration::from_secs(60), queue: "mail" }
 }
 
 /// Sends one delivery with a short time-out.
