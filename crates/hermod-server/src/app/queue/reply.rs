@@ -20,20 +20,21 @@ const HEAL_EVERY: Duration = Duration::from_millis(500);
 /// Whoever waits for a reply.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    waiting: Mutex<HashMap<(SpaceId, QueueId, DeliveryId), Arc<Notify>>>,
+    /// For each delivery how they are told, and how many they are: of one key several may wait for the same.
+    waiting: Mutex<HashMap<(SpaceId, QueueId, DeliveryId), (Arc<Notify>, usize)>>,
 }
 
 impl Replies {
     /// There is a reply to this delivery.
     pub(super) fn tell(&self, space: &SpaceId, queue: &QueueId, id: DeliveryId) {
         let waiting = self.waiting.lock();
-        if let Some(notify) = waiting.get(&(space.clone(), queue.clone(), id)) {
+        if let Some((notify, _)) = waiting.get(&(space.clone(), queue.clone(), id)) {
             notify.notify_one();
         }
     }
 }
 
-/// Somebody waits; when dropped, nobody does any more.
+/// Somebody waits; when dropped, they do not any more.
 struct Waiting<'a> {
     replies: &'a Replies,
     name: (SpaceId, QueueId, DeliveryId),
@@ -42,14 +43,21 @@ struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     fn new(replies: &'a Replies, name: (SpaceId, QueueId, DeliveryId)) -> Waiting<'a> {
-        let notify = Arc::clone(replies.waiting.lock().entry(name.clone()).or_default());
-        Waiting { replies, name, notify }
+        let mut waiting = replies.waiting.lock();
+        let (notify, many) = waiting.entry(name.clone()).or_default();
+        *many += 1;
+        Waiting { replies, name, notify: Arc::clone(notify) }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.replies.waiting.lock().remove(&self.name);
+        let mut waiting = self.replies.waiting.lock();
+        let Some((_, many)) = waiting.get_mut(&self.name) else { return };
+        *many -= 1;
+        if *many == 0 {
+            waiting.remove(&self.name);
+        }
     }
 }
 
@@ -97,5 +105,25 @@ impl App {
                 () = self.stopping() => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn who_gives_up_takes_nothing_from_another_who_waits() {
+        let replies = Replies::default();
+        let (space, queue, id) = (SpaceId::default_space(), QueueId::new("q").unwrap(), DeliveryId { partition: 1, number: 7 });
+        let wait = || Waiting::new(&replies, (space.clone(), queue.clone(), id));
+        let (first, second) = (wait(), wait());
+        drop(first);
+        replies.tell(&space, &queue, id);
+        assert!(second.notify.notified().now_or_never().is_some(), "there is a reply");
+        drop(second);
+        assert!(replies.waiting.lock().is_empty(), "nobody is left");
     }
 }
