@@ -108,9 +108,11 @@ impl App {
         once: Option<&Once>,
     ) -> Result<Vec<Edited>, Problem> {
         let (space, partition): (SpaceId, u16) = (place.space.clone(), place.partition);
+        let unheard = self.unheard(&space, &queue.id);
         match self.engine.run(&Edit::new(place, queue.id.clone(), self.terms(&space, queue), change, numbers), once).await?.outcome {
             Outcome::Done(edits) | Outcome::Replayed(edits) => {
                 self.learn(&space, queue, partition, edits.next, &edits.woken);
+                unheard.heard();
                 Ok(edits.edited)
             }
             Outcome::Conflict => Err(conflict()),

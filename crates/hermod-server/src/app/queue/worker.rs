@@ -136,13 +136,15 @@ impl App {
             let staff = Staff::new(place, queue.id.clone(), terms, act, upkeep, members.to_vec());
             async move { (partition, self.engine.run(&staff, None).await) }
         });
-        let mut all = Told::default();
+        let (mut all, mut unheard) = (Told::default(), self.unheard(space, &queue.id));
         for (partition, ran) in join_all(told).await {
             let staffed = match ran.map(|ran| ran.outcome) {
                 Ok(Outcome::Done(staffed) | Outcome::Replayed(staffed)) => staffed,
                 Ok(Outcome::Conflict) => continue,
                 Err(fault) => {
-                    all.fault = Some(fault.into());
+                    let problem = Problem::from(fault);
+                    unheard.failed(&problem);
+                    all.fault = Some(problem);
                     continue;
                 }
             };
@@ -151,6 +153,7 @@ impl App {
             self.metrics.moved(queue.id.as_str(), u64::from(staffed.moved));
             all.answers.push((partition, staffed));
         }
+        unheard.heard();
         all
     }
 
