@@ -17,11 +17,14 @@ use crate::code::{Code, Problem};
 /// Who waits looks again after so long at the latest, in case a signal was lost.
 const HEAL_EVERY: Duration = Duration::from_millis(500);
 
+/// A delivery, among those of all queues.
+type Name = (SpaceId, QueueId, DeliveryId);
+
 /// Whoever waits for a reply.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     /// For each delivery how they are told, and how many they are: of one key several may wait for the same.
-    waiting: Mutex<HashMap<(SpaceId, QueueId, DeliveryId), (Arc<Notify>, usize)>>,
+    waiting: Mutex<HashMap<Name, (Arc<Notify>, usize)>>,
 }
 
 impl Replies {
@@ -37,12 +40,12 @@ impl Replies {
 /// Somebody waits; when dropped, they do not any more.
 struct Waiting<'a> {
     replies: &'a Replies,
-    name: (SpaceId, QueueId, DeliveryId),
+    name: Name,
     notify: Arc<Notify>,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(replies: &'a Replies, name: (SpaceId, QueueId, DeliveryId)) -> Waiting<'a> {
+    fn new(replies: &'a Replies, name: Name) -> Waiting<'a> {
         let mut waiting = replies.waiting.lock();
         let (notify, many) = waiting.entry(name.clone()).or_default();
         *many += 1;
