@@ -36,6 +36,11 @@ impl ApiKey {
     pub fn allows(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || (scope != Scope::Spaces && self.scopes.contains(&Scope::Admin))
     }
+
+    /// Whether it makes keys for all spaces, its own successors among them.
+    pub(crate) fn rules_all(&self) -> bool {
+        self.allows(Scope::Admin) && self.allows(Scope::Spaces)
+    }
 }
 
 /// An API key that was just made.

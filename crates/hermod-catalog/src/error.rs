@@ -49,6 +49,9 @@ pub enum CatalogError {
         /// How many there may be.
         max: u64,
     },
+    /// It is the last key that can make keys for all spaces.
+    #[error("this is the last key with the scopes admin and spaces")]
+    LastKey,
     /// The idempotency key was used for another request. Nothing was done.
     #[error("the idempotency key {key:?} was used for another request")]
     IdempotencyConflict {

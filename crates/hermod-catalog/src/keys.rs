@@ -21,13 +21,14 @@ use crate::write::{Answer, Begun, Write, conflict};
 /// The longest name of a key, in bytes.
 const NAME_MAX: usize = 128;
 
+const SELECT_OF_SPACE: &str = "SELECT id, space, name, scopes, created_at FROM api_keys WHERE space = ? ORDER BY id";
+
 impl Catalog {
     /// The keys of a space, by id.
     pub async fn keys(&self, space: &SpaceId) -> Result<Vec<ApiKey>, CatalogError> {
         let database = &self.inner.database;
         within(CALL_TIMEOUT, async {
-            let statement = "SELECT id, space, name, scopes, created_at FROM api_keys WHERE space = ? ORDER BY id";
-            let rows = database.query(statement).bind(space.as_str()).fetch_all(database.pool()).await?;
+            let rows = database.query(SELECT_OF_SPACE).bind(space.as_str()).fetch_all(database.pool()).await?;
             if rows.is_empty() {
                 require_space(database, space).await?;
             }
@@ -69,7 +70,8 @@ impl Catalog {
         .await
     }
 
-    /// Deletes a key, which is refused from then on. False if there was none.
+    /// Deletes a key, which is refused from then on. False if there was none; an error if nobody could make keys for all spaces
+    /// without it.
     pub async fn delete_key(&self, space: &SpaceId, id: &str, once: Option<&CatalogOnce>) -> Result<bool, CatalogError> {
         within(CALL_TIMEOUT, async {
             let mut write = match Write::begin(self, once).await? {
@@ -78,10 +80,23 @@ impl Catalog {
                 Begun::Replayed(_) => return Err(conflict(once)),
             };
             write.subject_rules(space).await?;
-            let query = write.query("DELETE FROM api_keys WHERE id = ? AND space = ?").bind(id).bind(space.as_str());
-            if write.execute(query).await? == 0 {
-                return Ok(false);
+            let query = write.query(SELECT_OF_SPACE).bind(space.as_str());
+            let rows = write.fetch_all(query).await?;
+            let mut others = Vec::with_capacity(rows.len());
+            let mut found = None;
+            for row in &rows {
+                match text(row, "id")? == id {
+                    // What cannot be read may be the last one.
+                    true => found = Some(from_row(row)?),
+                    false => others.extend(from_row(row)),
+                }
             }
+            let Some(key) = found else { return Ok(false) };
+            if key.rules_all() && !others.iter().any(ApiKey::rules_all) {
+                return Err(CatalogError::LastKey);
+            }
+            let query = write.query("DELETE FROM api_keys WHERE id = ? AND space = ?").bind(id).bind(space.as_str());
+            write.execute(query).await?;
             write.commit(&[changed(space)], &Answer::KeyDeleted).await?;
             Ok(true)
         })

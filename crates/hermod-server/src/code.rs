@@ -217,6 +217,10 @@ impl From<CatalogError> for Problem {
             CatalogError::NotFound { what: "deck", .. } => Problem::new(Code::DeckNotFound, format!("{fault}.")),
             CatalogError::NotFound { .. } => Problem::new(Code::NotFound, format!("{fault}.")),
             CatalogError::TooMany { .. } => Problem::new(Code::TooManyDefinitions, format!("{fault}; delete one that is not needed.")),
+            CatalogError::LastKey => {
+                let why = "This is the last key with the scopes admin and spaces; without it nobody could make another. Make its successor first.";
+                Problem::new(Code::LastKey, why)
+            }
             CatalogError::IdempotencyConflict { .. } => conflict(),
             _ if fault.is_retryable() => Problem::new(
                 Code::CatalogUnavailable,

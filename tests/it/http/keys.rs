@@ -222,9 +222,34 @@ async fn the_key_over_all_spaces_cannot_be_lost_or_taken_away() -> Result<()> {
     site.admin.delete(&first).await?.problem(409, "last_key", None)?;
     let (_, lesser) = site.admin.key("default", &["admin"]).await?;
     lesser.delete(&first).await?.problem(403, "forbidden", None)?;
+    // One that makes no keys is no successor, and can go.
+    let (id, _) = site.admin.key("default", &["spaces"]).await?;
+    site.admin.delete(&first).await?.problem(409, "last_key", None)?;
+    site.admin.delete(&format!("/v1/keys/{id}")).await?.expect(204)?;
     let (_, successor) = site.admin.key("default", &["admin", "spaces"]).await?;
     successor.delete(&first).await?.expect(204)?;
     site.admin.get("/v1/keys").await?.problem(401, "unauthorized", None)?;
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_the_last_two_keys_over_all_spaces_one_stays_whoever_deletes_them() -> Result<()> {
+    let site = Site::start().await?;
+    let listed = site.admin.get("/v1/keys").await?.expect(200)?;
+    let mut last = (listed["items"][0]["id"].as_str().context("the first key is listed")?.to_owned(), site.admin.clone());
+    for _ in 0..20 {
+        let other = last.1.key("default", &["admin", "spaces"]).await?;
+        let paths = [&last, &other].map(|(id, _)| format!("/v1/keys/{id}"));
+        let (one, two) = tokio::join!(last.1.delete(&paths[1]), other.1.delete(&paths[0]));
+        // Who is late is told that it is the last one, or is not known any more.
+        let (one, two) = (one?.status, two?.status);
+        last = match (one, two) {
+            (204, 401 | 409) => last,
+            (401 | 409, 204) => other,
+            _ => anyhow::bail!("{one} and {two}"),
+        };
+    }
     site.server.shutdown().await;
     Ok(())
 }
