@@ -70,6 +70,11 @@ impl Catalog {
         .await
     }
 
+    /// One key, from memory.
+    pub fn key(&self, id: &str) -> Option<Arc<ApiKey>> {
+        self.inner.snapshot.load().keys.get(id).map(|stored| Arc::clone(&stored.key))
+    }
+
     /// Deletes a key, which is refused from then on. False if there was none; an error if nobody could make keys for all spaces
     /// without it.
     pub async fn delete_key(&self, space: &SpaceId, id: &str, once: Option<&CatalogOnce>) -> Result<bool, CatalogError> {

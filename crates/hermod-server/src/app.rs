@@ -116,6 +116,13 @@ impl Caller {
 /// A store that fails is asked again after so long.
 pub(crate) const AGAIN: Duration = Duration::from_millis(500);
 
+/// Who listens or waits has their key looked at so often: one that is deleted is promised to be of no use after a second.
+const KEY_EVERY: Duration = Duration::from_millis(250);
+
+fn unknown_key() -> Problem {
+    Problem::new(Code::Unauthorized, "This API key is not known; it may have been deleted.")
+}
+
 /// Does work of several steps to its end, also if whoever asked leaves meanwhile: a request that is given up is
 /// dropped where it stands.
 async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
@@ -190,9 +197,21 @@ impl App {
             }
             return Err(Problem::new(Code::Unauthorized, "Send an API key: Authorization: Bearer hk_..."));
         };
-        let key = self.catalog.authenticate(presented);
-        let key = key.ok_or_else(|| Problem::new(Code::Unauthorized, "This API key is not known; it may have been deleted."))?;
+        let key = self.catalog.authenticate(presented).ok_or_else(unknown_key)?;
         Ok(Caller { space: key.space.clone(), key: Some(key) })
+    }
+
+    /// Refuses if the caller's key was deleted since they began, or may not do this any more.
+    pub(crate) fn need_still(&self, caller: &Caller, scope: Scope) -> Result<(), Problem> {
+        let Some(key) = &caller.key else { return Ok(()) };
+        self.catalog.key(&key.id).filter(|key| key.allows(scope)).map(drop).ok_or_else(unknown_key)
+    }
+
+    /// Ends when the caller may not do this any more.
+    pub(crate) async fn revoked(&self, caller: &Caller, scope: Scope) {
+        while self.need_still(caller, scope).is_ok() {
+            tokio::time::sleep(KEY_EVERY).await;
+        }
     }
 
     /// Chance, another one each time.

@@ -245,6 +245,23 @@ async fn a_stream_ends_with_the_server() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_with_its_key() -> Result<()> {
+    let site = Site::start().await?;
+    deck(&site.admin, Value::Null).await?;
+    let (id, reader) = site.admin.key("default", &["events:read"]).await?;
+    let client = Client::new(&site.server.url())?.with_key(reader.key_text().context("a key")?);
+    let mut stream = client.events().follow(&EventsRequest::new()).await?;
+    pick(&site.admin, json!({"subject": "ann"})).await?;
+    assert_eq!(next(&mut stream).await?.0, "ann");
+    site.admin.delete(&format!("/v1/keys/{id}")).await?.expect(204)?;
+    pick(&site.admin, json!({"subject": "ben"})).await?;
+    let told = tokio::time::timeout(Duration::from_secs(2), stream.next()).await.context("it goes on")?;
+    ensure!(!matches!(told, Ok(Some(_))), "{told:?}");
+    site.server.shutdown().await;
+    Ok(())
+}
+
 /// So many picks of a subject, past the planner: then as many are there as are kept.
 async fn flood(engine: &Engine, space: &SpaceId, subject: &str, many: usize) -> Result<()> {
     let (deck, name) = (DeckId::new("flood")?, Subject::new(subject)?);

@@ -43,9 +43,14 @@ impl Stream {
     }
 
     pub(super) async fn socket(live: &Live, query: &str) -> Result<Stream> {
+        Stream::socket_of(live, &live.team, query).await
+    }
+
+    /// The same with another key.
+    async fn socket_of(live: &Live, team: &Caller, query: &str) -> Result<Stream> {
         let address = live.server.address();
         let mut request = format!("ws://{address}/v1/queues/q/stream?{query}").into_client_request()?;
-        let key = format!("Bearer {}", live.team.key_text().context("a key")?);
+        let key = format!("Bearer {}", team.key_text().context("a key")?);
         request.headers_mut().insert("authorization", key.parse()?);
         let (socket, _) = client_async(request, TcpStream::connect(address).await?).await?;
         Ok(Stream::Socket(Box::new(socket)))
@@ -179,6 +184,63 @@ async fn a_closed_connection_gives_back_at_once() -> Result<()> {
         }
         live.stop().await;
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_key_has_no_stream_any_more() -> Result<()> {
+    for store in Store::ALL {
+        let live = live(store).await?;
+        let space = live.team.get("/v1/keys").await?.expect(200)?["items"][0]["space"].as_str().context("a space")?.to_owned();
+        for (is_socket, holds) in [(false, false), (true, false), (false, true), (true, true)] {
+            let (id, reader) = live.team.key(&space, &["queues:claim"]).await?;
+            let mut stream = match is_socket {
+                true => Stream::socket_of(&live, &reader, "").await?,
+                false => Stream::events_at(&live.server, &reader, "").await?,
+            };
+            if holds {
+                push(&live.team, 1).await?;
+                stream.next().await?;
+            }
+            live.team.delete(&format!("/v1/keys/{id}")).await?.expect(204)?;
+            if !holds {
+                push(&live.team, 1).await?;
+            }
+            let told = tokio::time::timeout(AT_ONCE, stream.told()).await.with_context(|| format!("on {store:?} a stream goes on"))??;
+            ensure!(told.is_none(), "{told:?}");
+            // What it held was attempted; what came later was never its.
+            let claimed = live.team.claim("q", json!({"wait_ms": 5_000})).await?;
+            assert_eq!(claimed[0]["attempt"], if holds { 2 } else { 1 });
+            live.team.ack("q", &claimed[0]).await?;
+        }
+        live.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_key_settles_nothing_on_its_socket_and_gets_nothing_it_waited_for() -> Result<()> {
+    let live = live(Store::Embedded).await?;
+    let space = live.team.get("/v1/keys").await?.expect(200)?["items"][0]["space"].as_str().context("a space")?.to_owned();
+    let (id, reader) = live.team.key(&space, &["queues:claim"]).await?;
+    push(&live.team, 1).await?;
+    let mut socket = Stream::socket_of(&live, &reader, "").await?;
+    let held = socket.next().await?;
+    let waits = tokio::spawn(async move { reader.post("/v1/queues/q/claim", &json!({"wait_ms": 20_000})).await });
+    live.team.delete(&format!("/v1/keys/{id}")).await?.expect(204)?;
+    let Stream::Socket(connection) = &mut socket else { bail!("it is a socket") };
+    let ack = json!({"act": "ack", "id": held["id"], "token": held["token"]});
+    connection.send(Message::text(ack.to_string())).await?;
+    if let Ok(Ok(Some(told))) = tokio::time::timeout(AT_ONCE, socket.told()).await {
+        assert_eq!(told["problem"]["code"], "unauthorized");
+    }
+    push(&live.team, 1).await?;
+    let refused = tokio::time::timeout(AT_ONCE, waits).await.context("it waits on")???;
+    refused.problem(401, "unauthorized", None)?;
+    tokio::time::timeout(AT_ONCE, socket.ends()).await.context("the socket goes on")?;
+    let claimed = live.team.claim("q", json!({"wait_ms": 5_000, "count": 2})).await?;
+    assert_eq!((&claimed[0]["id"], &claimed[0]["attempt"]), (&held["id"], &json!(2)), "it was not acked");
+    live.stop().await;
     Ok(())
 }
 

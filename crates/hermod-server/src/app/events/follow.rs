@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hermod_catalog::Scope;
-use hermod_core::SpaceId;
 use tokio::sync::mpsc;
 
 use super::{App, Caller, Cursor, EventAnswer, EventsAsk};
@@ -25,22 +24,22 @@ pub enum EventsTold {
 }
 
 impl App {
-    /// Tells events as they happen, until nobody listens any more or the server ends.
+    /// Tells events as they happen, until nobody listens any more, the caller's key is deleted, or the server ends.
     pub async fn follow_events(&self, caller: &Caller, ask: EventsAsk) -> Result<mpsc::Receiver<EventsTold>, Problem> {
         caller.need(Scope::EventsRead)?;
         // Before the answer begins: all that happens after it is told.
         let cursor = self.events_from(&caller.space, &ask.after).await?;
         let (send, receive) = mpsc::channel(1);
-        tokio::spawn(feed(self.clone(), caller.space.clone(), cursor, ask, send));
+        tokio::spawn(feed(self.clone(), caller.clone(), cursor, ask, send));
         Ok(receive)
     }
 }
 
-async fn feed(app: App, space: SpaceId, mut cursor: Cursor, ask: EventsAsk, send: mpsc::Sender<EventsTold>) {
+async fn feed(app: App, caller: Caller, mut cursor: Cursor, ask: EventsAsk, send: mpsc::Sender<EventsTold>) {
     let mut told = String::new();
-    while !send.is_closed() && !app.is_stopping() {
+    while !send.is_closed() && !app.is_stopping() && app.need_still(&caller, Scope::EventsRead).is_ok() {
         let before = cursor.clone();
-        let (tell, pause) = match app.events_page(&space, &mut cursor, &ask).await {
+        let (tell, pause) = match app.events_page(&caller.space, &mut cursor, &ask).await {
             Ok(page) => {
                 let mut tell = Vec::new();
                 if page.gap {
@@ -64,6 +63,7 @@ async fn feed(app: App, space: SpaceId, mut cursor: Cursor, ask: EventsAsk, send
         for one in tell {
             tokio::select! {
                 sent = send.send(one) => if sent.is_err() { return },
+                () = app.revoked(&caller, Scope::EventsRead) => return,
                 () = app.stopping() => return,
             }
         }

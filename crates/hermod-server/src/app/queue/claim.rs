@@ -80,7 +80,7 @@ impl App {
         check_worker(&queue, ask.worker.is_some())?;
         let (send, receive) = oneshot::channel();
         // A task of its own: if whoever asked has gone, what was handed out is given back.
-        tokio::spawn(claim_for(self.clone(), caller.space.clone(), queue, ask.clone(), send));
+        tokio::spawn(claim_for(self.clone(), caller.clone(), queue, ask.clone(), send));
         receive.await.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "The claim broke off.")))
     }
 
@@ -178,12 +178,27 @@ pub(super) fn check_worker(queue: &Queue, is_worker: bool) -> Result<(), Problem
     }
 }
 
-/// Claims for somebody who may have gone when there is something.
-async fn claim_for(app: App, space: SpaceId, queue: Arc<Queue>, ask: ClaimAsk, mut send: oneshot::Sender<Result<Vec<Taken>, Problem>>) {
-    let taken = app.claim_until(&space, &queue, &ask, send.closed()).await;
-    if let Err(Ok(unwanted)) = send.send(taken) {
-        app.put_back(&space, &queue, &unwanted).await;
-    }
+/// Claims for somebody who may have gone when there is something, or whose key may be.
+async fn claim_for(app: App, caller: Caller, queue: Arc<Queue>, ask: ClaimAsk, mut send: oneshot::Sender<Result<Vec<Taken>, Problem>>) {
+    let space = &caller.space;
+    let gone = async {
+        tokio::select! {
+            () = send.closed() => {}
+            () = app.revoked(&caller, Scope::QueuesClaim) => {}
+        }
+    };
+    let taken = app.claim_until(space, &queue, &ask, gone).await;
+    let unwanted = match (taken, app.need_still(&caller, Scope::QueuesClaim)) {
+        (Ok(taken), Err(problem)) => {
+            let _gone = send.send(Err(problem));
+            taken
+        }
+        (taken, _) => match send.send(taken) {
+            Err(Ok(unwanted)) => unwanted,
+            _ => return,
+        },
+    };
+    app.put_back(space, &queue, &unwanted).await;
 }
 
 /// Somebody asks; while anybody does, and a while longer, the signals of other servers are followed.

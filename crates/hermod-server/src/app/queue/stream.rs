@@ -73,8 +73,8 @@ impl Holds {
 }
 
 impl App {
-    /// Sends deliveries as they fall due, until nobody receives them any more or the server ends; and how often a worker must be
-    /// asked whether it is there, if it is one.
+    /// Sends deliveries as they fall due, until nobody receives them any more, the caller's key is deleted, or the server ends;
+    /// and how often a worker must be asked whether it is there, if it is one.
     pub async fn stream(
         &self,
         caller: &Caller,
@@ -98,7 +98,7 @@ impl App {
         let (send, receive) = mpsc::channel(1);
         // One that does not answer is noticed at the second time, within what silence has.
         let asked_every = worker.as_ref().map(|_| queue.worker_ttl.to_duration() / 3);
-        tokio::spawn(feed(self.clone(), caller.space.clone(), queue, ask, worker, send));
+        tokio::spawn(feed(self.clone(), caller.clone(), queue, ask, worker, send));
         Ok((receive, asked_every))
     }
 }
@@ -106,31 +106,34 @@ impl App {
 /// Hands out what falls due to one who listens.
 async fn feed(
     app: App,
-    space: SpaceId,
+    caller: Caller,
     queue: Arc<Queue>,
     ask: StreamAsk,
     worker: Option<(WorkerId, u64)>,
     send: mpsc::Sender<Vec<Taken>>,
 ) {
-    let present = worker.as_ref().map(|(worker, incarnation)| app.present(&space, &queue.id, worker, *incarnation));
+    let space = &caller.space;
+    let revoked = || app.revoked(&caller, Scope::QueuesClaim);
+    let is_revoked = || app.need_still(&caller, Scope::QueuesClaim).is_err();
+    let present = worker.as_ref().map(|(worker, incarnation)| app.present(space, &queue.id, worker, *incarnation));
     let unfinished = app.unfinished();
     let holds = Arc::new(Holds::default());
-    let watch = app.watches.of(&space, &queue.id);
-    let own = worker.as_ref().map(|(worker, _)| app.watches.of_worker(&space, &queue.id, worker.as_str()));
+    let watch = app.watches.of(space, &queue.id);
+    let own = worker.as_ref().map(|(worker, _)| app.watches.of_worker(space, &queue.id, worker.as_str()));
     let lease = ask.lease.unwrap_or(queue.lease);
     let renew_every = lease.to_duration() / 3;
     let mut renew_at = Instant::now() + renew_every;
-    while !send.is_closed() && !app.is_stopping() {
+    while !send.is_closed() && !app.is_stopping() && !is_revoked() {
         if Instant::now() >= renew_at {
             renew_at = Instant::now() + renew_every;
-            renew(&app, &space, &queue, lease, &holds).await;
+            renew(&app, space, &queue, lease, &holds).await;
         }
         let room = ask.credits - holds.held.lock().len().min(ask.credits);
         if room == 0 {
             // Another life of this worker, or its end, is told to whoever watches what it has.
             let told = own.as_ref().map(|own| own.earlier());
             if let Some((worker, incarnation)) = &worker
-                && app.hear(&space, &queue, worker, *incarnation).await.is_err_and(|problem| problem.code == Code::WorkerGone)
+                && app.hear(space, &queue, worker, *incarnation).await.is_err_and(|problem| problem.code == Code::WorkerGone)
             {
                 break;
             }
@@ -138,6 +141,7 @@ async fn feed(
                 () = holds.freed.notified() => {}
                 () = async { told.expect("it is a worker's").await }, if told.is_some() => {}
                 () = send.closed() => {}
+                () = revoked() => {}
                 () = app.stopping() => {}
                 () = sleep_until(renew_at) => {}
             }
@@ -145,7 +149,13 @@ async fn feed(
         }
         let wait = renew_at.saturating_duration_since(Instant::now());
         let claim = ClaimAsk { count: room, lease: Some(lease), wait, worker: worker.clone() };
-        let taken = match app.claim_until(&space, &queue, &claim, send.closed()).await {
+        let gone = async {
+            tokio::select! {
+                () = send.closed() => {}
+                () = revoked() => {}
+            }
+        };
+        let taken = match app.claim_until(space, &queue, &claim, gone).await {
             Ok(taken) => taken,
             // It must register again.
             Err(problem) if problem.code == Code::WorkerGone => break,
@@ -158,6 +168,10 @@ async fn feed(
         if taken.is_empty() {
             continue;
         }
+        if is_revoked() {
+            app.put_back(space, &queue, &taken).await;
+            break;
+        }
         {
             let mut held = holds.held.lock();
             for one in &taken {
@@ -169,10 +183,11 @@ async fn feed(
         let room = loop {
             tokio::select! {
                 room = send.reserve() => break room.ok(),
+                () = revoked() => break None,
                 () = app.stopping() => break None,
                 () = sleep_until(renew_at) => {
                     renew_at = Instant::now() + renew_every;
-                    renew(&app, &space, &queue, lease, &holds).await;
+                    renew(&app, space, &queue, lease, &holds).await;
                 }
             }
         };
@@ -182,10 +197,10 @@ async fn feed(
     let held = holds.all();
     watch.let_go(held.iter().map(|(id, _)| *id));
     let ask = if app.is_stopping() { SettleAsk::Return } else { SettleAsk::GiveBack };
-    app.give_back(&space, &queue, ask, held).await;
+    app.give_back(space, &queue, ask, held).await;
     drop((present, unfinished));
     if let Some((worker, incarnation)) = worker.filter(|_| !app.is_stopping()) {
-        app.closed(&space, &queue, &worker, incarnation).await;
+        app.closed(space, &queue, &worker, incarnation).await;
     }
 }
 

@@ -12,6 +12,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use hermod_catalog::Scope;
 use hermod_core::Micros;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -184,6 +185,7 @@ async fn send(socket: &mut WebSocket, message: Message, time: Duration) -> Resul
 }
 
 async fn settle(shell: &Shell, caller: &Caller, queue: &str, text: &[u8]) -> Result<SettledDocument, Problem> {
+    shell.app.need_still(caller, Scope::QueuesClaim)?;
     let said: Said = parse(text)?;
     let delay: Option<Micros> = said.delay.as_deref().map(|text| span("delay", text)).transpose()?;
     let ask = match said.act.as_str() {
