@@ -1,9 +1,12 @@
 //! Decks and messages over HTTP: what is saved comes back, what is wrong is named, and nobody sees those of others.
 
 use anyhow::{Context, Result, ensure};
+use hermod_server::Config;
+use hermod_tests::server::MariaDb;
+use hermod_tests::{unique, until};
 use serde_json::{Value, json};
 
-use crate::http::site::{Ask, Site};
+use crate::http::site::{Ask, SOON, Site};
 
 const MESSAGES: &str = "/v1/decks/tips/messages";
 
@@ -40,6 +43,28 @@ async fn a_deck_is_saved_with_its_defaults_and_can_be_sent_back_as_it_is() -> Re
     site.admin.delete("/v1/decks/tips").await?.expect(204)?;
     site.admin.delete("/v1/decks/tips").await?.problem(404, "deck_not_found", None)?;
     site.admin.get("/v1/decks/tips").await?.problem(404, "deck_not_found", None)?;
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deck_that_takes_longer_to_delete_than_a_request_may_is_deleted_in_the_end() -> Result<()> {
+    let name = unique("decks");
+    let catalog = tokio::task::block_in_place(|| MariaDb::shared()?.database(&name))?;
+    let site = Site::start_with(|config| Config { catalog, request_timeout: "1s".to_owned(), ..config }).await?;
+    site.admin.put("/v1/decks/tips", &json!({})).await?.expect(201)?;
+    site.admin.post(MESSAGES, &json!({"id": "a", "body": 1})).await?.expect(201)?;
+    // Somebody else has the messages for a while.
+    let holds = format!("BEGIN; SELECT id FROM {name}.messages FOR UPDATE; SELECT SLEEP(5); COMMIT");
+    let held = std::thread::spawn(move || MariaDb::shared()?.run(&holds));
+    let locked = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'";
+    tokio::task::block_in_place(|| {
+        until(SOON, "the messages to be held", || MariaDb::shared().and_then(|db| db.run(locked)).is_ok_and(|count| count == "1"))
+    })?;
+    site.admin.delete("/v1/decks/tips").await?.problem(504, "timeout", None)?;
+    site.admin.get("/v1/decks/tips").await?.expect(200)?;
+    site.admin.until(SOON, "the deck to be gone", &Ask::new("GET", "/v1/decks/tips", ""), |reply| reply.status == 404)?;
+    held.join().expect("it has no reason to panic")?;
     site.server.shutdown().await;
     Ok(())
 }
