@@ -8,7 +8,7 @@ mod realms;
 mod workers;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use hermod_tests::server::{Hermod, hermod_binary};
@@ -48,11 +48,23 @@ impl Shell {
         Ok(std::fs::write(self.folder.path().join(name), text)?)
     }
 
-    fn run(&self, line: &str) -> Result<Output> {
+    fn command(&self, line: &str) -> Result<Command> {
         let folder: &Path = self.folder.path();
         let mut command = Command::new(hermod_binary()?);
         command.args(line.split_whitespace()).env("HERMOD_SERVER", self.hermod.url()?).current_dir(folder);
-        Ok(command.output()?)
+        Ok(command)
+    }
+
+    fn run(&self, line: &str) -> Result<Output> {
+        Ok(self.command(line)?.output()?)
+    }
+
+    /// Its exit code where nobody reads what it prints.
+    fn unread(&self, line: &str) -> Result<Option<i32>> {
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let mut command = self.command(line)?;
+        Ok(command.stdout(writer).stderr(Stdio::null()).status()?.code())
     }
 
     /// What it prints, where it must end with this code.
@@ -109,6 +121,34 @@ async fn answers_say_why_and_until_when() -> Result<()> {
     ensure!(shell.says("limit check bot-7 mail/send --cost 4", 1)?.contains("never fits"), "what never fits is told so");
     ensure!(shell.says("limit reset bot-7 mail/send", 0)?.contains("bot-7"), "a reset names whom");
     ensure!(shell.says("limit refused", 0)?.contains("bot-7"), "who is refused most");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_who_leaves_changes_neither_what_is_done_nor_the_exit_code() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.write("rules.yaml", RULES)?;
+    assert_eq!(shell.unread("rules apply -f rules.yaml")?, Some(0));
+    ensure!(shell.says("rules apply -f rules.yaml", 0)?.contains("2 unchanged"), "all of it was applied");
+    assert_eq!(shell.unread("limit check bot-7 mail/send --cost 3")?, Some(0));
+    assert_eq!(shell.unread("limit check bot-7 mail/send")?, Some(1), "it is refused");
+    shell.write("checks.ndjson", "{\"subject\":\"ann\",\"action\":\"mail/send\",\"cost\":2}\n".repeat(2).as_str())?;
+    assert_eq!(shell.unread("limit batch -f checks.ndjson")?, Some(1), "the second is refused");
+    assert_eq!(shell.unread("rules get none")?, Some(2));
+    // What nobody has seen is not finished.
+    shell.says("queues push mail 1", 0)?;
+    assert_eq!(shell.unread("queues claim mail --wait 5s --lease 100ms --ack")?, Some(1));
+    let claimed = shell.json("queues claim mail --wait 5s --lease 100ms", 0)?;
+    assert_eq!(claimed["deliveries"][0]["attempt"], 2);
+    // Who prints for as long as somebody reads ends then, without a fault.
+    assert_eq!(shell.unread("queues tail mail")?, Some(0));
+    assert_eq!(shell.json("queues claim mail --wait 5s --ack", 0)?["deliveries"][0]["payload"], 1, "nor is this one");
+    let client = hermod_client::Client::new(shell.hermod.url()?)?;
+    client.decks().put("news", &hermod_client::DeckDraft::new().subject_cap(None)).await?;
+    client.decks().messages("news").put("m1", &hermod_client::MessageDraft::new("Hello.")).await?;
+    let began = shell.json("events list", 0)?["next"].as_str().context("a cursor")?.to_owned();
+    client.decks().pick("news", &hermod_client::PickRequest::new("ann")).await?;
+    assert_eq!(shell.unread(&format!("events tail --after {began}"))?, Some(0));
     Ok(())
 }
 

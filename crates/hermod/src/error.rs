@@ -2,7 +2,6 @@
 //! as a problem document. Both on stderr; stdout holds answers only.
 
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 
 use hermod_client::{ClientError, Problem};
@@ -15,10 +14,6 @@ const ERROR: u8 = 2;
 
 /// Tells the error and gives the exit code.
 pub(crate) fn report(fault: &anyhow::Error, client: Option<&ClientArgs>) -> ExitCode {
-    // The reader of the pipe has seen enough; that is no error.
-    if fault.downcast_ref::<io::Error>().is_some_and(|fault| fault.kind() == io::ErrorKind::BrokenPipe) {
-        return ExitCode::SUCCESS;
-    }
     let asked = client.zip(fault.downcast_ref::<ClientError>());
     match asked {
         Some((client, fault)) if client.json => eprintln!("{:#}", document(fault, &client.server)),

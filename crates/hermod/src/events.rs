@@ -80,9 +80,9 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
         Verb::Tail { which, after } => {
             let mut signals = Signals::listen()?;
             let follows = tail(&client, which.request(Some(after)), out);
-            // It ends by a signal, or with a fault.
-            if let Some(fault) = signals.unless_asked(follows).await {
-                return fault.map(|()| ExitCode::SUCCESS);
+            // It ends by a signal, when nobody reads it, or with a fault.
+            if let Some(ended) = signals.unless_asked(follows).await {
+                return ended.map(|()| ExitCode::SUCCESS);
             }
         }
     }
@@ -102,11 +102,16 @@ async fn list(client: &Client, mut request: EventsRequest, limit: Option<u32>) -
     Ok(all)
 }
 
+/// Prints events for as long as somebody reads them.
 async fn tail(client: &Client, request: EventsRequest, out: Output) -> anyhow::Result<()> {
     let mut stream = client.events().follow(&request).await?;
     loop {
         match stream.next().await {
-            Ok(Some(Followed::Event(event))) => out.text(&line(&event, out)?)?,
+            Ok(Some(Followed::Event(event))) => {
+                if !out.is_read(&line(&event, out)?)? {
+                    return Ok(());
+                }
+            }
             Ok(Some(_)) => out.remark("Some events are not kept any more.")?,
             // It goes on where it broke off.
             Ok(None) | Err(_) => {

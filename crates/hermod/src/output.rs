@@ -1,7 +1,7 @@
 //! How answers are printed: tables for people, JSON for programs.
 //!
-//! Everything goes through here, so that a reader who closes the pipe early (`| head`) ends the
-//! command quietly instead of with a panic.
+//! Everything goes through here, so that a reader who closes the pipe early (`| head`) changes nothing: the command does
+//! what it was asked to, and its exit code tells what came of it. Who prints without end asks whether anybody reads.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -31,8 +31,13 @@ impl Output {
 
     /// Prints `value` as JSON for programs, else as what `people` makes of it.
     pub(crate) fn answer<T: Serialize>(self, value: &T, people: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        self.is_answer_read(value, people).map(drop)
+    }
+
+    /// The same. False if nobody reads any more.
+    pub(crate) fn is_answer_read<T: Serialize>(self, value: &T, people: impl FnOnce(&T) -> String) -> anyhow::Result<bool> {
         let text = if self.json { serde_json::to_string_pretty(value)? } else { people(value) };
-        self.text(&text)
+        self.is_read(&text)
     }
 
     /// Prints one thing, for people as a list of one.
@@ -67,13 +72,26 @@ impl Output {
 
     /// Prints text as it is; a line break is added if it has none.
     pub(crate) fn text(self, text: &str) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        if !text.ends_with('\n') && !text.is_empty() {
-            out.write_all(b"\n")?;
-        }
-        Ok(out.flush()?)
+        self.is_read(text).map(drop)
     }
+
+    /// The same. False if nobody reads any more.
+    pub(crate) fn is_read(self, text: &str) -> anyhow::Result<bool> {
+        match write(text) {
+            Ok(()) => Ok(true),
+            Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') && !text.is_empty() {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
 }
 
 /// A table without lines, easy on the eye and on `awk`.

@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
         out.text(&format!("admin key: {key}"))?;
         out.text("This key is shown once and never again. Keep it; `export HERMOD_KEY=...` lets the other commands use it.")?;
     }
-    // Who started it may have stopped reading; that is no reason to stop serving.
+    // Whatever became of stdout is no reason to stop serving.
     let _said = out.text(&format!("listening on {}", server.url()));
     signals.asked().await;
     Ok(signals.finish(server).await)

@@ -15,7 +15,7 @@ use crate::signals::Signals;
 pub(super) const CLAIM_HELP: &str = "\
 What is printed is held until its lease ends; with --ack it is finished once it is printed.
 
-Exit codes: 0 there was something, 1 there was nothing (or --ack came too late), 2 error.
+Exit codes: 0 there was something, 1 there was nothing (or --ack came too late, or nobody read it), 2 error.
 
 Examples:
   hermod queues claim mail --count 10 --wait 20s --json
@@ -101,7 +101,8 @@ pub(super) async fn claim(args: &ClaimArgs, client: &Client, out: Output) -> any
     (request.worker, request.incarnation) = (args.worker.clone(), incarnation);
     let claimed = client.queues().claim(&args.queue, &request).await?;
     let nothing = || "nothing is due".to_owned();
-    out.answer(&Handed { deliveries: &claimed, incarnation }, |_| if claimed.is_empty() { nothing() } else { rows(&claimed) })?;
+    let handed = Handed { deliveries: &claimed, incarnation };
+    let is_read = out.is_answer_read(&handed, |_| if claimed.is_empty() { nothing() } else { rows(&claimed) })?;
     if let Some((worker, incarnation)) = args.worker.as_ref().zip(incarnation) {
         out.remark(&format!("{worker} is incarnation {incarnation}"))?;
     }
@@ -110,6 +111,10 @@ pub(super) async fn claim(args: &ClaimArgs, client: &Client, out: Output) -> any
     }
     if !args.ack {
         return Ok(ExitCode::SUCCESS);
+    }
+    if !is_read {
+        eprintln!("Nobody reads what was claimed, so it is not finished; it comes again when its lease ends.");
+        return Ok(ExitCode::FAILURE);
     }
     let mut code = ExitCode::SUCCESS;
     for settled in client.queues().ack_all(&args.queue, &claimed).await? {
@@ -200,7 +205,7 @@ impl Listener<'_> {
     }
 }
 
-/// Prints and finishes each delivery as it falls due, until it is interrupted.
+/// Prints and finishes each delivery as it falls due, until it is interrupted or nobody reads any more.
 pub(super) async fn tail(args: &TailArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let mut listener = Listener { args, client, incarnation: None };
@@ -213,6 +218,7 @@ pub(super) async fn tail(args: &TailArgs, client: &Client, out: Output) -> anyho
             Some(ended) => ended,
         };
         match ended {
+            Ok(Ended::Unread) => break,
             Err(fault) if !fault.downcast_ref::<ClientError>().is_some_and(ClientError::is_retryable) => return Err(fault),
             _ => eprintln!("The stream has ended; waiting for the server."),
         }
@@ -235,15 +241,25 @@ pub(super) async fn tail(args: &TailArgs, client: &Client, out: Output) -> anyho
     Ok(ExitCode::SUCCESS)
 }
 
-async fn follow(stream: &mut DeliveryStream, args: &TailArgs, client: &Client, out: Output) -> anyhow::Result<()> {
+/// Why there is nothing more to print.
+enum Ended {
+    /// The server has ended the stream.
+    Stream,
+    /// Nobody reads any more. What was not read is not finished.
+    Unread,
+}
+
+async fn follow(stream: &mut DeliveryStream, args: &TailArgs, client: &Client, out: Output) -> anyhow::Result<Ended> {
     while let Some(claimed) = stream.next().await? {
-        out.text(&if out.is_json() { serde_json::to_string(&claimed)? } else { line(&claimed) })?;
+        if !out.is_read(&if out.is_json() { serde_json::to_string(&claimed)? } else { line(&claimed) })? {
+            return Ok(Ended::Unread);
+        }
         let settled = client.queues().ack(&args.queue, &claimed).await?;
         if settled.outcome == HeldOutcome::Stale {
             eprintln!("{}; it may be printed again", sentence(&settled));
         }
     }
-    Ok(())
+    Ok(Ended::Stream)
 }
 
 fn line(claimed: &Claimed) -> String {
