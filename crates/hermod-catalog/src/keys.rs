@@ -11,7 +11,7 @@ use crate::change::{Change, Kind};
 use crate::database::{CALL_TIMEOUT, Database, int, sql_int, text, within};
 use crate::definition::{ApiKey, CatalogOnce, NewKey, Saved};
 use crate::error::CatalogError;
-use crate::refresh::space_of;
+use crate::refresh::{readable, space_of};
 use crate::rules::require_space;
 use crate::scope::Scope;
 use crate::secret::{self, SecretHash};
@@ -24,7 +24,7 @@ const NAME_MAX: usize = 128;
 const SELECT_OF_SPACE: &str = "SELECT id, space, name, scopes, created_at FROM api_keys WHERE space = ? ORDER BY id";
 
 impl Catalog {
-    /// The keys of a space, by id.
+    /// The keys of a space that this version can read, by id.
     pub async fn keys(&self, space: &SpaceId) -> Result<Vec<ApiKey>, CatalogError> {
         let database = &self.inner.database;
         within(CALL_TIMEOUT, async {
@@ -32,7 +32,7 @@ impl Catalog {
             if rows.is_empty() {
                 require_space(database, space).await?;
             }
-            rows.iter().map(from_row).collect()
+            Ok(rows.iter().filter_map(|row| readable(from_row(row))).collect())
         })
         .await
     }
@@ -66,6 +66,16 @@ impl Catalog {
             write.execute(query).await?;
             write.commit(&[changed(space)], &answer(&key)).await?;
             Ok(Saved { value: NewKey { key, secret: Some(secret) }, created: true, replayed: false })
+        })
+        .await
+    }
+
+    /// Whether a space has keys, be it such as this version cannot read.
+    pub async fn has_keys(&self, space: &SpaceId) -> Result<bool, CatalogError> {
+        let database = &self.inner.database;
+        within(CALL_TIMEOUT, async {
+            let query = database.query("SELECT id FROM api_keys WHERE space = ? LIMIT 1").bind(space.as_str());
+            Ok(query.fetch_optional(database.pool()).await?.is_some())
         })
         .await
     }
@@ -109,7 +119,7 @@ impl Catalog {
     }
 }
 
-/// Every key there is, by id.
+/// Every key there is that this version can read, by id.
 pub(crate) async fn read_all(database: &Database) -> Result<HashMap<Box<str>, StoredKey>, CatalogError> {
     let statement = "SELECT id, space, name, scopes, secret_hash, created_at FROM api_keys";
     let rows = database.query(statement).fetch_all(database.pool()).await?;
@@ -119,7 +129,8 @@ pub(crate) async fn read_all(database: &Database) -> Result<HashMap<Box<str>, St
         let hash = hash.ok_or_else(|| CatalogError::corrupt("API key", &*key.id, "its hash is not 64 hex digits"))?;
         Ok((Box::from(key.id.as_str()), StoredKey { key: Arc::new(key), hash }))
     };
-    rows.iter().map(stored).collect()
+    // A key that is not understood opens nothing.
+    Ok(rows.iter().filter_map(|row| readable(stored(row))).collect())
 }
 
 fn check_name(name: &str) -> Result<(), Invalid> {

@@ -12,7 +12,7 @@ use crate::change::{Change, Kind};
 use crate::database::{CALL_TIMEOUT, Database, int, sql_int, text, within};
 use crate::definition::{CatalogOnce, Saved, SavedQueue};
 use crate::error::CatalogError;
-use crate::refresh::space_of;
+use crate::refresh::{readable, space_of};
 use crate::secret;
 use crate::snapshot::Queues;
 use crate::write::{Answer, Begun, Write, conflict};
@@ -217,7 +217,8 @@ fn from_row(row: &AnyRow) -> Result<Queue, CatalogError> {
 pub(crate) async fn of_space(database: &Database, space: &SpaceId) -> Result<Queues, CatalogError> {
     let query = database.query("SELECT id, body FROM queues WHERE space = ?").bind(space.as_str());
     let rows = query.fetch_all(database.pool()).await?;
-    rows.iter().map(|row| from_row(row).map(|queue| (queue.id.clone(), Arc::new(queue)))).collect()
+    let queues = rows.iter().filter_map(|row| readable(from_row(row)));
+    Ok(queues.map(|queue| (queue.id.clone(), Arc::new(queue))).collect())
 }
 
 /// All queues, from the database.
@@ -225,7 +226,7 @@ pub(crate) async fn read_all(database: &Database) -> Result<HashMap<SpaceId, Arc
     let rows = database.query("SELECT space, id, body FROM queues").fetch_all(database.pool()).await?;
     let mut spaces: HashMap<SpaceId, Queues> = HashMap::new();
     for row in &rows {
-        let queue = from_row(row)?;
+        let Some(queue) = readable(from_row(row)) else { continue };
         spaces.entry(space_of(row)?).or_default().insert(queue.id.clone(), Arc::new(queue));
     }
     Ok(spaces.into_iter().map(|(space, queues)| (space, Arc::new(queues))).collect())

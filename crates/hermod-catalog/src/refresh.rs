@@ -6,6 +6,9 @@
 //!
 //! The version is read before the data. The data may then be newer than the version says, never
 //! older, and the next poll reads it once more; so no transaction is needed.
+//!
+//! What this version cannot read, because a newer server wrote it, is left out, and the log says so: nobody else's changes
+//! wait for it. A rule stays as it was last known, as a limit must not vanish.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error as _;
@@ -122,10 +125,10 @@ impl Inner {
             let version = int(row, "version")?;
             versions += u64::from(version != last);
             last = version;
-            match Change::from_row(row)? {
-                Some(change) => changes.push(change),
+            match Change::from_row(row) {
+                Ok(Some(change)) => changes.push(change),
                 // A newer server changed something this one does not know of.
-                None => return Ok(None),
+                Ok(None) | Err(_) => return Ok(None),
             }
         }
         Ok(Some((versions, changes)))
@@ -160,7 +163,7 @@ impl Inner {
         if !touched.is_empty() || keys_changed || !queues.is_empty() || !schedules.is_empty() || !decks.is_empty() || !realms.is_empty() {
             let mut new = Snapshot::clone(&old);
             for space in touched {
-                match self.space_view(space).await? {
+                match self.space_view(space, old.spaces.get(space)).await? {
                     Some(view) => drop(new.spaces.insert(space.clone(), Arc::new(view))),
                     None => drop(new.spaces.remove(space)),
                 }
@@ -217,37 +220,40 @@ impl Inner {
 
     async fn read_all(&self, generation: u64) -> Result<(), CatalogError> {
         let keys = keys::read_all(&self.database).await?;
+        let known = self.snapshot.load_full();
         let mut rules: HashMap<SpaceId, Vec<Rule>> = HashMap::new();
         let everyones =
             self.database.query("SELECT space, id, body FROM rules WHERE subject IS NULL").fetch_all(self.database.pool()).await?;
         for row in &everyones {
-            rules.entry(space_of(row)?).or_default().push(rules::from_row(row)?);
+            let space = space_of(row)?;
+            let rule = readable_or_known(row, &space, known.spaces.get(&space));
+            rules.entry(space).or_default().extend(rule);
         }
         let mut spaces = HashMap::new();
         let rows = self.database.query("SELECT space, subject_rules FROM spaces").fetch_all(self.database.pool()).await?;
         for row in &rows {
             let space = space_of(row)?;
-            let view = SpaceView::new(&rules.remove(&space).unwrap_or_default(), int(row, "subject_rules")?)?;
+            let view = SpaceView::new(rules.remove(&space).unwrap_or_default(), int(row, "subject_rules")?)?;
             spaces.insert(space, Arc::new(view));
         }
         let queues = queues::read_all(&self.database).await?;
         let schedules = schedules::read_all(&self.database).await?;
         let decks = decks::read_all(&self.database, generation).await?;
-        let realms = realms::read_all(&self.database, &self.snapshot.load().realms).await?;
+        let realms = realms::read_all(&self.database, &known.realms).await?;
         self.snapshot.store(Arc::new(Snapshot { spaces, keys, queues, schedules, decks, realms }));
         self.subjects.clear();
         self.own_messages.clear();
         Ok(())
     }
 
-    async fn space_view(&self, space: &SpaceId) -> Result<Option<SpaceView>, CatalogError> {
+    async fn space_view(&self, space: &SpaceId, known: Option<&Arc<SpaceView>>) -> Result<Option<SpaceView>, CatalogError> {
         let statement = "SELECT subject_rules FROM spaces WHERE space = ?";
         let row = self.database.query(statement).bind(space.as_str()).fetch_optional(self.database.pool()).await?;
         let Some(row) = row else { return Ok(None) };
         let statement = "SELECT id, body FROM rules WHERE subject IS NULL AND space = ?";
         let rows = self.database.query(statement).bind(space.as_str()).fetch_all(self.database.pool()).await?;
-        let rules: Vec<Rule> = rows.iter().map(rules::from_row).collect::<Result<_, _>>()?;
-        Ok(Some(SpaceView::new(&rules, int(&row, "subject_rules")?)?))
+        let rules = rows.iter().filter_map(|row| readable_or_known(row, space, known)).collect();
+        Ok(Some(SpaceView::new(rules, int(&row, "subject_rules")?)?))
     }
 
     /// One subject's own rules, from the database.
@@ -260,8 +266,7 @@ impl Inner {
     /// Notes that the database did not answer. Logs the first time.
     pub(crate) fn lost(&self, fault: &CatalogError) {
         if self.is_healthy.swap(false, Ordering::AcqRel) {
-            let cause = fault.source().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(catalog = %self.place, %cause, "{fault}; going on with what is in memory");
+            tracing::warn!(catalog = %self.place, cause = %cause_of(fault), "{fault}; going on with what is in memory");
         }
     }
 
@@ -277,6 +282,34 @@ fn put_or_remove<T>(map: &mut HashMap<SpaceId, Arc<T>>, space: &SpaceId, value: 
         true => drop(map.remove(space)),
         false => drop(map.insert(space.clone(), Arc::new(value))),
     }
+}
+
+/// What a row holds. If this version cannot read it there is nothing, and the log says why.
+pub(crate) fn readable<T>(read: Result<T, CatalogError>) -> Option<T> {
+    read.inspect_err(|fault| {
+        tracing::error!(cause = %cause_of(fault), "{fault} by this version of Hermod; it is left out until it can be");
+    })
+    .ok()
+}
+
+/// The rule of a row. If this version cannot read it, as it is `known` to be; a limit that vanishes is a limit that is broken.
+fn readable_or_known(row: &AnyRow, space: &SpaceId, known: Option<&Arc<SpaceView>>) -> Option<Rule> {
+    let fault = match rules::countable(row) {
+        Ok(rule) => return Some(rule),
+        Err(fault) => fault,
+    };
+    let cause = cause_of(&fault);
+    let id = text(row, "id").ok();
+    let rule = id.and_then(|id| known?.rules().iter().find(|rule| rule.id.as_str() == id).cloned());
+    match &rule {
+        Some(_) => tracing::error!(%space, %cause, "{fault} by this version of Hermod; it is applied as it was before"),
+        None => tracing::error!(%space, %cause, "{fault} by this version of Hermod, so its limit is NOT APPLIED by this server"),
+    }
+    rule
+}
+
+fn cause_of(fault: &CatalogError) -> String {
+    fault.source().map(ToString::to_string).unwrap_or_default()
 }
 
 pub(crate) fn space_of(row: &AnyRow) -> Result<SpaceId, CatalogError> {

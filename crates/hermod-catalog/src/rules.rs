@@ -195,6 +195,13 @@ pub(crate) fn from_row(row: &AnyRow) -> Result<Rule, CatalogError> {
     serde_json::from_str(&text(row, "body")?).map_err(|fault| CatalogError::corrupt("rule", id, fault))
 }
 
+/// The same, if it can be counted.
+pub(crate) fn countable(row: &AnyRow) -> Result<Rule, CatalogError> {
+    let rule = from_row(row)?;
+    rule.meter().map_err(|fault| CatalogError::corrupt("rule", rule.id.as_str(), fault))?;
+    Ok(rule)
+}
+
 #[cfg(test)]
 mod tests {
     use hermod_core::limit::index::Attributes;

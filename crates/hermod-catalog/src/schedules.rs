@@ -13,7 +13,7 @@ use crate::database::{CALL_TIMEOUT, Database, sql_int, text, within};
 use crate::definition::{CatalogOnce, Saved};
 use crate::error::CatalogError;
 use crate::queues::refuse_beyond;
-use crate::refresh::space_of;
+use crate::refresh::{readable, space_of};
 use crate::snapshot::Schedules;
 use crate::write::{Answer, Begun, Write, conflict};
 
@@ -136,7 +136,7 @@ fn from_row(row: &AnyRow) -> Result<Schedule, CatalogError> {
 pub(crate) async fn of_space(database: &Database, space: &SpaceId) -> Result<Schedules, CatalogError> {
     let query = database.query("SELECT name, body FROM schedules WHERE space = ? ORDER BY queue, name").bind(space.as_str());
     let rows = query.fetch_all(database.pool()).await?;
-    rows.iter().map(|row| from_row(row).map(Arc::new)).collect()
+    Ok(rows.iter().filter_map(|row| readable(from_row(row))).map(Arc::new).collect())
 }
 
 /// All schedules, from the database.
@@ -145,7 +145,8 @@ pub(crate) async fn read_all(database: &Database) -> Result<HashMap<SpaceId, Arc
     let rows = query.fetch_all(database.pool()).await?;
     let mut spaces: HashMap<SpaceId, Schedules> = HashMap::new();
     for row in &rows {
-        spaces.entry(space_of(row)?).or_default().push(Arc::new(from_row(row)?));
+        let Some(schedule) = readable(from_row(row)) else { continue };
+        spaces.entry(space_of(row)?).or_default().push(Arc::new(schedule));
     }
     Ok(spaces.into_iter().map(|(space, schedules)| (space, Arc::new(schedules))).collect())
 }

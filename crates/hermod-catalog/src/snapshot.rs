@@ -48,13 +48,19 @@ pub(crate) type Realms = BTreeMap<RealmId, RealmView>;
 pub(crate) struct SpaceView {
     /// Rules for everyone and for subjects that look alike.
     everyones: Index,
+    /// The same as they were read, for when one of them cannot be read again.
+    rules: Vec<Rule>,
     /// How many rules for one subject there are. Changed in place, as it changes with each of millions.
     subject_rules: AtomicU64,
 }
 
 impl SpaceView {
-    pub(crate) fn new(rules: &[Rule], subject_rules: u64) -> Result<SpaceView, Invalid> {
-        Ok(SpaceView { everyones: Index::new(rules)?, subject_rules: AtomicU64::new(subject_rules) })
+    pub(crate) fn new(rules: Vec<Rule>, subject_rules: u64) -> Result<SpaceView, Invalid> {
+        Ok(SpaceView { everyones: Index::new(&rules)?, rules, subject_rules: AtomicU64::new(subject_rules) })
+    }
+
+    pub(crate) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     pub(crate) fn everyones(&self) -> &Index {

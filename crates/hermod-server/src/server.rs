@@ -214,7 +214,7 @@ pub(crate) async fn open_catalog(settings: &Settings) -> Result<Catalog, Catalog
 /// Makes the first key of a new catalog. Of several servers that start at once, one makes it.
 async fn first_key(catalog: &Catalog) -> Result<Option<String>, CatalogError> {
     let space = SpaceId::default_space();
-    if !catalog.keys(&space).await?.is_empty() {
+    if catalog.has_keys(&space).await? {
         return Ok(None);
     }
     let once = CatalogOnce { space: space.clone(), key: "hermod/first-key".to_owned(), fingerprint: 1 };

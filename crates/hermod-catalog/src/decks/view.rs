@@ -1,6 +1,7 @@
 //! Reads decks into memory.
 //!
 //! A deck's row is read last, so that its counts are never behind the messages: all of them are below its next ordinal.
+//! A deck that this version cannot read is left out, and so is a message.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::change::{Change, Kind};
 use crate::database::{Database, sql_int, text};
 use crate::error::CatalogError;
 use crate::messages;
-use crate::refresh::space_of;
+use crate::refresh::{readable, space_of};
 use crate::snapshot::Decks;
 
 /// More messages than these are not read one by one.
@@ -70,7 +71,7 @@ impl Reread {
             let stays = |message: &&Arc<Message>| !self.ordinals.contains(&u64::from(message.ordinal));
             let mut messages: Vec<Arc<Message>> = known.messages.iter().filter(stays).cloned().collect();
             for row in &rows {
-                messages.push(Arc::new(messages::from_row(row)?));
+                messages.extend(readable(messages::from_row(row)).map(Arc::new));
             }
             messages.sort_by_key(|message| message.ordinal);
             (view.messages, view.generation) = (messages.into(), generation);
@@ -91,7 +92,7 @@ impl Reread {
 async fn read(database: &Database, space: &SpaceId, id: &DeckId, generation: u64) -> Result<Option<DeckView>, CatalogError> {
     let statement = "SELECT id, body FROM messages WHERE named = 0 AND space = ? AND deck = ? ORDER BY ordinal";
     let rows = database.query(statement).bind(space.as_str()).bind(id.as_str()).fetch_all(database.pool()).await?;
-    let messages = rows.iter().map(|row| messages::from_row(row).map(Arc::new)).collect::<Result<_, _>>()?;
+    let messages = rows.iter().filter_map(|row| readable(messages::from_row(row))).map(Arc::new).collect();
     let tombstones = tombstones(database, space, id).await?;
     Ok(stored(database, space, id).await?.map(|stored| view(stored, messages, tombstones, generation)))
 }
@@ -101,7 +102,7 @@ pub(crate) async fn read_all(database: &Database, generation: u64) -> Result<Has
     let mut messages: HashMap<(SpaceId, String), Vec<Arc<Message>>> = HashMap::new();
     let statement = "SELECT space, deck, id, body FROM messages WHERE named = 0 ORDER BY space, deck, ordinal";
     for row in &database.query(statement).fetch_all(database.pool()).await? {
-        messages.entry(deck_of(row)?).or_default().push(Arc::new(messages::from_row(row)?));
+        messages.entry(deck_of(row)?).or_default().extend(readable(messages::from_row(row)).map(Arc::new));
     }
     let mut tombstones: HashMap<(SpaceId, String), Vec<u32>> = HashMap::new();
     let statement = "SELECT space, deck, ordinal FROM message_tombstones ORDER BY space, deck, ordinal";
@@ -111,7 +112,8 @@ pub(crate) async fn read_all(database: &Database, generation: u64) -> Result<Has
     let mut spaces: HashMap<SpaceId, Decks> = HashMap::new();
     let statement = "SELECT space, id AS deck, id, body, next_ordinal, named, tombstones FROM decks";
     for row in &database.query(statement).fetch_all(database.pool()).await? {
-        let (key, stored) = (deck_of(row)?, Stored::from_row(row)?);
+        let key = deck_of(row)?;
+        let Some(stored) = readable(Stored::from_row(row)) else { continue };
         let of_deck = (messages.remove(&key).unwrap_or_default(), tombstones.remove(&key).unwrap_or_default());
         let id = stored.deck.id.clone();
         spaces.entry(key.0).or_default().insert(id, Arc::new(view(stored, of_deck.0, of_deck.1, generation)));
@@ -132,7 +134,7 @@ fn view(stored: Stored, messages: Vec<Arc<Message>>, tombstones: Vec<u32>, gener
 
 async fn stored(database: &Database, space: &SpaceId, id: &DeckId) -> Result<Option<Stored>, CatalogError> {
     let query = database.query(SELECT_ONE).bind(space.as_str()).bind(id.as_str());
-    query.fetch_optional(database.pool()).await?.as_ref().map(Stored::from_row).transpose()
+    Ok(query.fetch_optional(database.pool()).await?.as_ref().and_then(|row| readable(Stored::from_row(row))))
 }
 
 async fn tombstones(database: &Database, space: &SpaceId, id: &DeckId) -> Result<Vec<u32>, CatalogError> {
