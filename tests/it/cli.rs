@@ -163,6 +163,13 @@ async fn queues_and_what_recurs_in_them_are_managed_by_name() -> Result<()> {
     ensure!(made.contains("shown once"), "{made}");
     let again = shell.says("queues put hook --webhook https://example.com/in --webhook-timeout 5s", 0)?;
     ensure!(!again.contains("secret:") && !again.contains(&secret), "{again}");
+    // An answer that is repeated has the secret no more, and says so.
+    let put = "queues put lost --webhook https://example.com/in --idempotency-key once";
+    ensure!(shell.says(put, 0)?.contains("secret: whsec_"), "the first time");
+    let again = shell.says(put, 0)?;
+    ensure!(again.contains("whose answer was lost") && again.contains("--secret"), "{again}");
+    let given = "queues put given --webhook https://example.com/in --secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    ensure!(!shell.says(given, 0)?.contains("lost"), "who gave it has it");
     let shown = shell.says("queues get hook --json", 0)?;
     let hook: serde_json::Value = serde_json::from_str(&shown)?;
     let masked = format!("whsec_…{}", &secret[secret.len() - 4..]);

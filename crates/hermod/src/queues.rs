@@ -175,11 +175,17 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The secret that the server made up, if it did.
+/// The secret that the server made up, if it did, or that it is lost: an answer that is repeated has its mask alone.
 fn secret(saved: &Queue, asked: &QueueArgs) -> String {
-    let webhook = saved.push.as_ref().and_then(|push| push.webhook.as_ref());
-    match webhook.and_then(|webhook| webhook.whole_secret()) {
-        Some(secret) if !asked.has_secret() => format!("\n\nsecret: {secret}\nIt is shown once and never again. Keep it."),
+    let webhook = saved.push.as_ref().and_then(|push| push.webhook.as_ref()).filter(|_| !asked.has_secret());
+    match webhook.map(|webhook| (webhook.whole_secret(), webhook)) {
+        Some((Some(secret), _)) => format!("\n\nsecret: {secret}\nIt is shown once and never again. Keep it."),
+        // One that was there before keeps its secret; a new one had none to keep.
+        Some((None, webhook)) if saved.version == 1 => format!(
+            "\n\nThe queue was made by an earlier try whose answer was lost, and its secret with it.\n\
+             Give it another with `hermod queues put {} --webhook {} --secret whsec_...`.",
+            saved.queue, webhook.url
+        ),
         _ => String::new(),
     }
 }
