@@ -287,3 +287,16 @@ async fn a_server_that_stops_ends_streams_and_uses_up_no_attempts() -> Result<()
     }
     Ok(())
 }
+
+/// Some clients ask for HTTP/2 in this way, and take the answer without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_another_protocol_has_events_all_the_same() -> Result<()> {
+    let live = live(Store::Embedded).await?;
+    let url = format!("{}/v1/queues/q/stream", live.server.url());
+    let ask = reqwest::Client::new().get(url).bearer_auth(live.team.key_text().context("a key")?);
+    let response = ask.header("connection", "Upgrade, HTTP2-Settings").header("upgrade", "h2c").send().await?;
+    ensure!(response.status() == 200 && response.headers()["content-type"] == "text/event-stream", "{response:?}");
+    drop(response);
+    live.stop().await;
+    Ok(())
+}

@@ -16,6 +16,7 @@ use hermod_catalog::Scope;
 use hermod_core::Micros;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use utoipa::{IntoParams, ToSchema};
 
 use super::claim::{SettledDocument, settled, worker_of};
@@ -82,7 +83,9 @@ pub(crate) async fn stream(
     let lease = query.lease.as_deref().map(|text| span("lease", text)).transpose()?;
     let worker = worker_of(query.worker.as_deref())?.map(|worker| (worker, query.incarnation));
     let ask = StreamAsk::new(query.credits, lease)?.by(worker);
-    let is_socket = request.headers().contains_key(axum::http::header::UPGRADE);
+    // Some ask for HTTP/2 this way, and may be answered without.
+    let upgrade = request.headers().get(axum::http::header::UPGRADE);
+    let is_socket = upgrade.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"));
     if !is_socket {
         let (taken, _) = shell.app.stream(&caller, &queue, ask).await?;
         return Ok(events(taken));
@@ -127,6 +130,8 @@ async fn converse(
     mut socket: WebSocket,
 ) {
     let mut alive = tokio::time::interval(every);
+    // Who was not asked in time is not asked twice at once.
+    alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_answered = true;
     loop {
         let told = tokio::select! {
@@ -141,6 +146,9 @@ async fn converse(
                             }
                         }
                     }
+                    // It took all of it, and could not be heard meanwhile.
+                    is_answered = true;
+                    alive.reset();
                     sent
                 }
                 // The server ends.
@@ -148,6 +156,7 @@ async fn converse(
             },
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(text))) => {
+                    is_answered = true;
                     match settle(&shell, &caller, &queue, text.as_bytes()).await {
                         Ok(settled) => tell(&mut socket, &Told::Settled(settled), every).await,
                         Err(problem) => tell(&mut socket, &Told::Problem(Inline::new(&problem)), every).await,
