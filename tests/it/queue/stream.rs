@@ -57,7 +57,7 @@ impl Stream {
     }
 
     /// What is told next; none if the connection ends.
-    async fn told(&mut self) -> Result<Option<Value>> {
+    pub(super) async fn told(&mut self) -> Result<Option<Value>> {
         match self {
             Stream::Events { response, read } => loop {
                 if let Some((event, rest)) = read.split_once("\n\n") {
@@ -100,9 +100,13 @@ impl Stream {
         tokio::time::timeout(SILENCE, self.told()).await.is_err()
     }
 
-    async fn say(&mut self, what: &Value) -> Result<Value> {
+    pub(super) async fn write(&mut self, what: &Value) -> Result<()> {
         let Stream::Socket(socket) = self else { bail!("events go one way") };
-        socket.send(Message::text(what.to_string())).await?;
+        Ok(socket.send(Message::text(what.to_string())).await?)
+    }
+
+    async fn say(&mut self, what: &Value) -> Result<Value> {
+        self.write(what).await?;
         tokio::time::timeout(SOON, self.told()).await.context("no answer")??.context("the stream ended")
     }
 }
