@@ -8,6 +8,8 @@ use hermod_catalog::exercise::{exercise, exercise_outage};
 use hermod_tests::server::{MariaDb, Postgres};
 use hermod_tests::unique;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use crate::outage::served::Served;
 use crate::outage::until;
@@ -149,5 +151,35 @@ async fn a_server_goes_on_without_its_catalog_and_finds_it_again() -> Result<()>
     assert_eq!(judged_by(&served, "agent").await?, (vec![70], false));
     served.put_rule("all", &rule(6, None)).await?;
     assert_eq!(judged_by(&served, "new").await?, (vec![6], false));
+    Ok(())
+}
+
+/// A connection to the database that is left in a transaction would see everything as it was then, deleted keys too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_while_something_is_saved_leaves_no_transaction_open() -> Result<()> {
+    let (database, name) = (MariaDb::shared()?, unique("catalog"));
+    let url = database.database(&name)?;
+    let (a, b) = (Served::start(|config| config.catalog = url.clone()).await?, Served::start(|config| config.catalog = url.clone()).await?);
+    for n in 0..200 {
+        let body = json!({"action": "other", "limit": n + 1, "per": "1h"}).to_string();
+        let mut stream = TcpStream::connect(a.address()).await?;
+        let head = format!("PUT /v1/rules/left-{n} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all((head + &body).as_bytes()).await?;
+        // At another moment each time.
+        tokio::time::sleep(Duration::from_micros(n * 20)).await;
+        drop(stream);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let open = format!(
+        "SELECT COUNT(*) FROM information_schema.innodb_trx JOIN information_schema.processlist ON id = trx_mysql_thread_id WHERE db = '{name}'"
+    );
+    until(SEEN_WITHIN * 5, "all transactions to end", async || database.run(&open).is_ok_and(|count| count.trim() == "0")).await?;
+    for limit in 1_000..1_010 {
+        b.put_rule("left", &rule(limit, None)).await?;
+        let is_seen = async || judged_by(&a, "bot").await.is_ok_and(|judged| judged == (vec![limit], false));
+        until(SEEN_WITHIN, "the change to be seen", is_seen).await?;
+    }
+    a.shutdown().await;
+    b.shutdown().await;
     Ok(())
 }

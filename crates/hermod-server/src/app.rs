@@ -125,7 +125,7 @@ fn unknown_key() -> Problem {
 
 /// Does work of several steps to its end, also if whoever asked leaves meanwhile: a request that is given up is
 /// dropped where it stands.
-async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+pub(crate) async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     match tokio::spawn(work).await {
         Ok(done) => done,
         Err(fault) => match fault.try_into_panic() {

@@ -39,6 +39,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::Next;
 use axum::routing::{delete, get, post, put};
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -50,7 +52,7 @@ pub use realms::check_realm;
 #[cfg(feature = "client")]
 pub(crate) use limit::{CheckBody, CheckDocument};
 
-use crate::app::App;
+use crate::app::{App, to_the_end};
 use crate::code::{Code, Problem};
 use crate::config::{Config, Settings};
 
@@ -90,23 +92,11 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/limit/cancel", post(limit::cancel))
         .route("/v1/limit/refused", get(limit::refused))
         .route("/v1/limit/gate/{action}/{subject}", get(limit::gate))
-        .route("/v1/rules", get(rules::list).post(rules::create))
-        .route("/v1/rules/{id}", get(rules::read).put(rules::put).delete(rules::remove))
-        .route("/v1/queues", get(queues::list))
-        .route("/v1/queues/{queue}", get(queues::read).put(queues::put).delete(queues::remove))
-        .route("/v1/queues/{queue}/schedules", get(schedules::list))
-        .route("/v1/queues/{queue}/schedules/{name}", get(schedules::read).put(schedules::put).delete(schedules::remove))
-        .route("/v1/decks", get(decks::list))
-        .route("/v1/decks/{deck}", get(decks::read).put(decks::put).delete(decks::remove))
         .route("/v1/decks/{deck}/picks", post(picks::pick))
         .route("/v1/decks/{deck}/history/{subject}", get(picks::history))
         .route("/v1/picks/{id}/ack", post(picks::ack))
         .route("/v1/picks/{id}/nack", post(picks::nack))
         .route("/v1/subjects/{subject}", get(subjects::read).put(subjects::put).delete(subjects::remove))
-        .route("/v1/decks/{deck}/messages", get(messages::list).post(messages::create))
-        .route("/v1/decks/{deck}/messages/{id}", get(messages::read).put(messages::put).delete(messages::remove))
-        .route("/v1/realms", get(realms::list))
-        .route("/v1/realms/{realm}", get(realms::read).put(realms::put))
         .route("/v1/realms/{realm}/plays/{play}", post(plays::play))
         .route("/v1/realms/{realm}/commits", post(commits::commit))
         .route("/v1/realms/{realm}/commits/{id}/revert", post(commits::revert))
@@ -123,9 +113,6 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/realms/{realm}/supply", get(books::supply))
         .route("/v1/realms/{realm}/audit", get(books::audit))
         .route("/v1/events", get(events::events))
-        .route("/v1/keys", get(keys::list).post(keys::create))
-        .route("/v1/keys/{id}", delete(keys::remove))
-        .route("/v1/spaces", get(spaces::list).post(spaces::create))
         .route("/v1/queues/{queue}/deliveries", get(deliveries::list).post(deliveries::push))
         .route("/v1/queues/{queue}/deliveries/{id}", get(deliveries::read).patch(deliveries::patch).delete(deliveries::remove))
         .route("/v1/queues/{queue}/relay", post(deliveries::relay))
@@ -144,6 +131,7 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/queues/{queue}/stream", get(deliveries::stream))
         .route("/v1/queues/{queue}/attempts", get(deliveries::attempts))
         .route("/v1/queues/{queue}/stats", get(deliveries::stats))
+        .merge(definitions())
         .route("/v1/clock", get(clock::read).post(clock::advance))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
@@ -157,4 +145,26 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .fallback(|| async { Problem::new(Code::NotFound, "There is nothing at this path; /docs lists what there is.") })
         .layer(gate::GateLayer(Arc::clone(shell)))
         .with_state(Arc::clone(shell))
+}
+
+/// What is defined: what changes the catalog is done to its end, also if whoever asked leaves. A connection to the database that is left in the
+/// middle of something may stay in it.
+fn definitions() -> Router<Arc<Shell>> {
+    Router::new()
+        .route("/v1/rules", get(rules::list).post(rules::create))
+        .route("/v1/rules/{id}", get(rules::read).put(rules::put).delete(rules::remove))
+        .route("/v1/queues", get(queues::list))
+        .route("/v1/queues/{queue}", get(queues::read).put(queues::put).delete(queues::remove))
+        .route("/v1/queues/{queue}/schedules", get(schedules::list))
+        .route("/v1/queues/{queue}/schedules/{name}", get(schedules::read).put(schedules::put).delete(schedules::remove))
+        .route("/v1/decks", get(decks::list))
+        .route("/v1/decks/{deck}", get(decks::read).put(decks::put).delete(decks::remove))
+        .route("/v1/decks/{deck}/messages", get(messages::list).post(messages::create))
+        .route("/v1/decks/{deck}/messages/{id}", get(messages::read).put(messages::put).delete(messages::remove))
+        .route("/v1/realms", get(realms::list))
+        .route("/v1/realms/{realm}", get(realms::read).put(realms::put))
+        .route("/v1/keys", get(keys::list).post(keys::create))
+        .route("/v1/keys/{id}", delete(keys::remove))
+        .route("/v1/spaces", get(spaces::list).post(spaces::create))
+        .route_layer(axum::middleware::from_fn(async |request: Request, next: Next| to_the_end(next.run(request)).await))
 }

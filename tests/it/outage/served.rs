@@ -78,6 +78,10 @@ impl Served {
         self.get("/readyz").await.is_ok_and(|told| told.status == 200)
     }
 
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.server.address()
+    }
+
     pub(crate) async fn shutdown(self) {
         self.server.shutdown().await;
     }
