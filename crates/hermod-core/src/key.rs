@@ -94,13 +94,6 @@ pub(crate) fn realm_in(tag: &str, realm: &str, part: &str) -> String {
     format!("hm:{{{tag}}}:realm:{realm}:{part}")
 }
 
-/// `hm:{space/pp}:mark`, STRING empty, in the partition of this key: it says nothing, and is gone at once. Written to have something for
-/// replicas to be waited for.
-pub fn mark_beside(key: &str) -> String {
-    let tag = key.split_once("}:").map_or(key, |(tag, _)| tag);
-    format!("{tag}}}:mark")
-}
-
 /// A key under the partition's hash tag. By hand, as every operation spells one.
 fn tagged(place: &Place, kind: &str, parts: &[&str]) -> String {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();

@@ -77,7 +77,8 @@ local function run_all(operate, recall, replies)
       n, once = n + 1, once + 1
       once_name, once_at = KEYS[once], at
       local kept = kept_here and kept_here[once_name] or stored[once]
-      if not kept or unpack_ints('<I8', kept) <= now then
+      local till = kept and unpack_ints('<I8', kept) or 0
+      if till <= now then
         replies[n] = operate(key, at + once_size, shared, keep_reply)
       elseif sub(kept, 9, 24) ~= sub(given, at, at + 15) then
         replies[n] = 'C'
@@ -85,6 +86,9 @@ local function run_all(operate, recall, replies)
         local reply = 'R' .. sub(kept, 25)
         if recall then reply = reply .. recall(key, sub(kept, 29)) end
         replies[n] = reply
+        -- Put off to where it is: WAIT is about what a connection wrote last, and from Redis 7.2 on a call that wrote nothing is not
+        -- waited for. What is repeated here another connection may have written.
+        call('PEXPIRE', once_name, format('%d', ceil((till - now) / 1000) + slack_ms))
       end
       key = key + keys
     end

@@ -23,7 +23,7 @@ use std::time::Duration;
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
 use hashbrown::HashMap;
 use hermod_core::{
-    Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, key, once, once::Returned, script::SCRIPTS,
+    Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, once, once::Returned, script::SCRIPTS,
 };
 
 use crate::clock::Clock;
@@ -261,16 +261,12 @@ impl Inner {
         };
         let mut pipeline = Pipeline::new();
         pipeline.add_command(command.clone());
-        // WAIT is about what this connection wrote last. What a replay repeats, or a push has found, another one wrote: a server that does not
-        // count what only reads (Redis from 7.2 on) would call every replica that is there one that has it.
-        pipeline.cmd("SET").arg(key::mark_beside(key)).arg("").arg("PX").arg(1);
         // At least 1, as WAIT takes 0 for ever.
         pipeline.cmd("WAIT").arg(replicas).arg(u64::try_from(quarter.as_millis()).unwrap_or(u64::MAX).max(1));
         let mut values = lane.send_all(pipeline, key).await?.into_iter();
         let replies = replies_of(values.next().unwrap_or(Value::Nil))?;
-        // A full store takes no mark; then nothing is known.
-        let reached = match (values.next(), values.next()) {
-            (Some(Value::Okay), Some(Value::Int(n))) => u32::try_from(n).unwrap_or(0),
+        let reached = match values.next() {
+            Some(Value::Int(n)) => u32::try_from(n).unwrap_or(0),
             _ => 0,
         };
         let durability = if reached == 0 { Durability::Memory } else { Durability::Replicas(reached) };
