@@ -7,7 +7,7 @@ use hermod_tests::{Store, unique};
 use serde_json::{Value, json};
 
 use super::{Live, SOON, held, on_every_store, payloads, shared};
-use crate::http::site::Caller;
+use crate::http::site::{Ask, Caller};
 use crate::outage::until;
 
 /// A worker, and which of its lives this is.
@@ -476,6 +476,30 @@ async fn a_pin_is_followed_from_the_next_delivery_on_while_the_worker_lives() ->
         team.push("q", json!({"to": "ann", "payload": 3})).await?;
         let explained = team.explain("q", "ann").await?;
         assert_eq!((&explained["worker"], &explained["changes"][0]["why"]), (&json!("w2"), &json!("pinned")), "{explained}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_pins_one_recipient_and_no_other() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.sticky("q", json!({})).await?;
+        let pin = |n: u64| Ask::json("PUT", format!("/v1/queues/q/recipients/r{n}"), &json!({"worker": "w1"})).once("key");
+        team.send(&pin(0)).await?.expect(200)?;
+        team.send(&pin(0)).await?.expect(200)?;
+        let mut conflicts = 0;
+        // Keys are known by partition, of which there are 64: some of these share that of the first.
+        for n in 1..300 {
+            let reply = team.send(&pin(n)).await?;
+            if reply.status == 422 {
+                conflicts += 1;
+            } else {
+                assert_eq!(reply.expect(200)?["pinned_to"], "w1");
+                assert_eq!(team.explain("q", &format!("r{n}")).await?["pinned_to"], "w1", "r{n}");
+            }
+        }
+        ensure!(conflicts > 0, "none shares its partition with the first");
         Ok(())
     })
     .await

@@ -313,7 +313,7 @@ pub(crate) async fn pin(
     Ids(queue, recipient): Ids,
     sent: Sent<PinBody>,
 ) -> Result<Response, Problem> {
-    let once = sent.once("queue/pin")?;
+    let once = sent.once(&format!("queue/pin {recipient}"))?;
     let explanation = shell.app.pin(&caller, &queue, &recipient, sent.value.worker.as_deref(), once.as_ref()).await?;
     Ok(answer(StatusCode::OK, &RecipientDocument::new(recipient, &explanation)))
 }
