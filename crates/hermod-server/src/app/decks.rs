@@ -9,7 +9,7 @@ use hermod_core::pick::{Audience, Cap, Deck, Message, Quiet, Zone};
 use hermod_core::{DeckId, Invalid, MessageId, Micros, Subject, Tag};
 
 use super::queues::{addressable, set};
-use super::{App, Caller, to_the_end};
+use super::{App, Caller};
 use crate::code::{Code, Problem};
 
 /// A deck as it comes from outside, not yet checked. What is absent has its default.
@@ -187,9 +187,7 @@ impl App {
     pub async fn delete_deck(&self, caller: &Caller, id: &str, once: Option<&CatalogOnce>) -> Result<(), Problem> {
         caller.need(Scope::DecksWrite)?;
         let id = DeckId::new(id)?;
-        let (catalog, space, deck, once) = (self.catalog.clone(), caller.space.clone(), id.clone(), once.cloned());
-        // There may be millions of messages in it, which take longer than a request may; begun anew each time, it would never end.
-        match to_the_end(async move { catalog.delete_deck(&space, &deck, once.as_ref()).await }).await? {
+        match self.catalog.delete_deck(&caller.space, &id, once).await? {
             true => Ok(()),
             false => Err(no_deck(&id)),
         }

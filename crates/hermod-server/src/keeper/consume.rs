@@ -161,7 +161,11 @@ async fn deliver(app: App, space: SpaceId, queue: Arc<Queue>, endpoint: Arc<Endp
             match app.catalog.disable_queue(&space, &queue.id, queue.version, why).await {
                 Ok(true) => tracing::warn!(queue = queue.id.as_str(), "{why}; the webhook is switched off until the queue is put again"),
                 Ok(false) => {}
-                Err(fault) => tracing::warn!(queue = queue.id.as_str(), error = %fault, "a webhook that is gone could not be switched off"),
+                Err(fault) => {
+                    tracing::warn!(queue = queue.id.as_str(), error = %fault, "a webhook that is gone could not be switched off");
+                    // It will be asked again, and it said that it does not want to be.
+                    tokio::time::sleep(AGAIN).await;
+                }
             }
             SettleAsk::Return
         }
