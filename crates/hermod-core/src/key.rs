@@ -9,15 +9,15 @@ use std::fmt::Write;
 use crate::id::{DeckId, QueueId, RealmId, SpaceId, Subject};
 use crate::int::Micros;
 use crate::limit::lease::Held;
+use crate::limit::records::Records;
 use crate::limit::reservations::Reservations;
-use crate::limit::tally::Tally;
 use crate::once::Kept;
 use crate::partition::Place;
 use crate::state::Value;
 use crate::state::queues::{Finished, Replied};
 
-/// `hm:{space/pp}:limit:<subject>`, HASH rule -> packed record (`limit/tally.rs`). Without a subject:
-/// the counters that all subjects share.
+/// `hm:{space/pp}:limit:<subject>`, STRING packed records, one for each rule (`limit/records.rs`). Without a subject: the counters that all
+/// subjects share.
 pub fn limit(place: &Place, subject: &str) -> String {
     tagged(place, "limit:", &[subject])
 }
@@ -125,6 +125,14 @@ fn part_of_queue(key: &str) -> Option<&str> {
     queue.split_once(':').map(|(_, part)| part)
 }
 
+/// What a string holds, as names and texts, for dumps and people: the records of a subject each by itself.
+pub fn shown_string(key: &str, value: &[u8]) -> Vec<(String, String)> {
+    match Records::read(value).filter(|_| key.contains("}:limit:")) {
+        Some(records) => records.texts().map(|(tag, text)| (format!("{key} {tag}"), text)).collect(),
+        None => vec![(key.to_owned(), value_text(key, value))],
+    }
+}
+
 /// A field of a hash and what it holds, or a member of a set and its score, as names and texts, for dumps and people.
 ///
 /// Of a queue's book each field is shown as the part it is; what only spares a look at another is not shown.
@@ -183,14 +191,12 @@ pub fn value_text(key: &str, value: &[u8]) -> String {
     if is_log || ["}:pick:", "}:subject:", "}:realm:"].iter().any(|kind| key.contains(kind)) {
         return hex(value);
     }
-    let text = if key.contains("}:limit:") {
-        Tally::unpack(value).map(|(tally, until)| tally.to_text(until))
-    } else if key.contains("}:once:") {
+    let text = if key.contains("}:once:") {
         Kept::unpack(value).map(|(kept, until)| kept.to_text(until))
     } else if key.contains("}:lease:") {
         Held::read(value).map(|held| held.to_text(Micros::ZERO))
     } else if key.contains("}:reserve:") {
-        Reservations::read(value).map(|reservations| reservations.to_text(Micros::ZERO))
+        Reservations::unpack(value).map(|reservations| reservations.to_text(Micros::ZERO))
     } else if part_of_queue(key).is_some_and(|part| part.starts_with("reply:")) {
         Replied::unpack(value).map(|(reply, until)| reply.to_text(until))
     } else if key.contains(":finished:") {

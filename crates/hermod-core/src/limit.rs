@@ -13,6 +13,7 @@ pub mod meter;
 pub mod packed;
 pub mod pattern;
 pub mod per;
+pub mod records;
 pub mod reservation_id;
 pub mod reservations;
 pub mod reserve;

@@ -21,7 +21,7 @@
 -- A function can see 200 locals at most; those of queues see 187.
 
 -- What there is while a function runs, and not yet while the library is loaded: begin_call() gets it.
-local call, unpack_ints, pack_ints, sub, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs, pcall
+local call, unpack_ints, pack_ints, sub, find, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs, pcall
 -- Of the call: its keys and arguments, the time, all operations. A clock that is given may stand still, so collecting garbage waits
 -- for `slack_ms`, an hour longer than it must.
 local KEYS, ARGV, now, given, slack_ms, slack_us
@@ -109,7 +109,8 @@ local function drive(operate, recall)
 end
 
 local function get_globals()
-  call, unpack_ints, pack_ints, sub, format, byte = redis.call, struct.unpack, struct.pack, string.sub, string.format, string.byte
+  call, unpack_ints, pack_ints = redis.call, struct.unpack, struct.pack
+  sub, find, format, byte = string.sub, string.find, string.format, string.byte
   concat, floor, ceil = table.concat, math.floor, math.ceil
   local all = _G
   unpack, tonumber, next, pairs, pcall = all.unpack, all.tonumber, all.next, all.pairs, all.pcall

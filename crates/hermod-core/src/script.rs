@@ -65,7 +65,7 @@ macro_rules! library {
 
 const TEXT: &str = library! {
     ["operation" "limit/meter" "event/log"]
-    ["limit/charge" "limit/reservations"] { "limit/check" "limit/reserve" "limit/settle" "limit/lease" "limit/reset" }
+    ["limit/records" "limit/charge" "limit/reservations"] { "limit/check" "limit/reserve" "limit/settle" "limit/lease" "limit/reset" }
     ["pick/history"] { "pick/take" "pick/settle" "pick/subject" }
     ["queue/line" "queue/owners" "queue/tend"] {
         "queue/push" "queue/claim" "queue/settle" "queue/edit" "queue/list" "queue/stats" "queue/worker" "queue/recipient"

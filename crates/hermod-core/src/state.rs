@@ -26,6 +26,7 @@ use crate::limit::lease::Held;
 use crate::limit::limited::Limited;
 use crate::limit::meter::Step;
 use crate::limit::packed::Packed;
+use crate::limit::records::Tag;
 use crate::limit::reservations::Reservations;
 use crate::limit::tally::Tally;
 use crate::once::Kept;
@@ -165,8 +166,8 @@ impl State {
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
     pub fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>) {
-        // On Redis the records of a subject are fields of one hash: its key, then the field.
-        self.limits.table.dump(out, |tag, rule, subject| format!("hm:{{{tag}}}:limit:{subject} {rule}"));
+        // On Redis the records of a subject are one string: its key, then the tag of the rule.
+        self.limits.table.dump(out, |tag, rule, subject| format!("hm:{{{tag}}}:limit:{subject} {}", Tag::of_id(rule)));
         self.leases.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:lease:{subject}"));
         self.reserves.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:reserve:{subject}"));
         self.onces.table.dump(out, |tag, key, home| format!("hm:{{{tag}}}:once:{key} {home}"));

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
 use hashbrown::HashMap;
+use hermod_core::limit::records::Records;
 use hermod_core::{
     Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, once, once::Returned, script::SCRIPTS,
 };
@@ -186,10 +187,7 @@ impl Redis {
                 _ => cmd("GET").arg(&key).clone(),
             };
             match lanes.next().send(&command).await.map_err(fault)? {
-                Value::BulkString(bytes) => {
-                    let text = hermod_core::key::value_text(&key, &bytes);
-                    out.insert(key, text);
-                }
+                Value::BulkString(bytes) => out.extend(hermod_core::key::shown_string(&key, &bytes)),
                 Value::Array(items) => {
                     // Of a stream each item is an id and its fields: one field and its value.
                     for item in &items {
@@ -213,12 +211,14 @@ impl Redis {
     /// Deletes a record by its name in a dump. For tests: what is stale may vanish at any time.
     pub async fn delete(&self, name: &str) -> Result<(), EngineError> {
         let lanes = self.inner.link.connection()?;
-        let command = match name.rsplit_once(' ').filter(|_| name.contains("}:limit:")) {
-            Some((key, field)) => cmd("HDEL").arg(key).arg(field).clone(),
-            None => cmd("DEL").arg(name).clone(),
-        };
-        let sent = lanes.next().send(&command).await;
-        sent.map(|_| ()).map_err(|e| EngineError::caused("the key could not be deleted", e))
+        let fault = |e: RedisError| EngineError::caused("the key could not be deleted", e);
+        let mut command = cmd("DEL").arg(name).clone();
+        if let Some((key, tag)) = name.rsplit_once(' ').filter(|_| name.contains("}:limit:")) {
+            let Value::BulkString(bytes) = lanes.next().send(cmd("GET").arg(key)).await.map_err(fault)? else { return Ok(()) };
+            let Some(records) = Records::read(&bytes) else { return Ok(()) };
+            command = cmd("SET").arg(key).arg(records.without(tag)).arg("KEEPTTL").clone();
+        }
+        lanes.next().send(&command).await.map(|_| ()).map_err(fault)
     }
 }
 

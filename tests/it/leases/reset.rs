@@ -8,11 +8,12 @@ use hermod_tests::model::{Asked, decided};
 
 use super::{History, KEPT, OPERATIONS, SECOND, agree, key, limited, maybe_again, rule, some_of, span};
 
-/// One of each kind.
+/// One of each kind; and so many more that Redis no longer writes all records of a subject at once.
 fn rules() -> Vec<Rule> {
+    let more = (7..20).map(|number| rule(number, Algorithm::TokenBucket, 50, span(3_600 * SECOND)));
     let estimate = Rule { approximate: true, ..rule(3, Algorithm::SlidingWindow, 10, span(60 * SECOND)) };
     let queued = Rule { queue: Some(3), burst: Some(2), ..rule(5, Algorithm::LeakyBucket, 7, span(SECOND)) };
-    vec![
+    let kinds = [
         rule(0, Algorithm::TokenBucket, 3, span(10 * SECOND)),
         rule(1, Algorithm::SlidingWindow, 5, span(SECOND)),
         rule(2, Algorithm::SlidingLog, 4, span(60 * SECOND)),
@@ -20,7 +21,8 @@ fn rules() -> Vec<Rule> {
         rule(4, Algorithm::FixedWindow, 6, "day@Europe/Berlin".parse().unwrap()),
         queued,
         Rule { durable: true, ..rule(6, Algorithm::FixedWindow, 2, span(1_000)) },
-    ]
+    ];
+    kinds.into_iter().chain(more).collect()
 }
 
 async fn compare_reset(history: &History, model: &mut Resets, asked: &ResetAsked<'_>) -> Result<()> {
@@ -58,7 +60,9 @@ async fn run(seed: u64) -> Result<u64> {
     for step in 0..OPERATIONS {
         let draws = &mut history.draws;
         history.clock.jump(draws);
-        let (subject, used) = (draws.one_of(&["s0", "s0", "s1"]), some_of(draws, &rules));
+        let (subject, mut used) = (draws.one_of(&["s0", "s0", "s1"]), some_of(draws, &rules));
+        // Mostly few apply.
+        used.truncate(draws.one_of(&[1, 2, 3, 3, 20]));
         let (act, cost) = (draws.one_of(&[Act::Check, Act::Check, Act::Check, Act::Peek, Act::Force, Act::Refund]), 1 + draws.below(3));
         // No act is a reset. A check has rules.
         let (act, key) = (Some(act).filter(|_| draws.chance(75) && !used.is_empty()), key(draws));

@@ -1,6 +1,6 @@
 //! Everything that is kept on Redis goes away by itself when it means nothing any more.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use hermod_core::Micros;
 use hermod_core::limit::Meter;
 use hermod_core::limit::meter::Bucket;
@@ -34,16 +34,12 @@ async fn no_key_without_expiry() -> Result<()> {
     for key in keys.iter().filter(|key| *key != hermod_core::key::META) {
         let mut asked = redis::pipe();
         let is_counter = key.contains(":limit:");
-        asked.atomic().cmd("PTTL").arg(key);
-        if is_counter {
-            asked.cmd("HGET").arg(key).arg("r")
-        } else {
-            asked.cmd("GET").arg(key)
-        };
-        asked.cmd("TIME");
+        asked.atomic().cmd("PTTL").arg(key).cmd("GET").arg(key).cmd("TIME");
         let (ttl_ms, value, (s, us)): (i64, Option<Vec<u8>>, (i64, i64)) = asked.query(&mut connection)?;
         // The quick ones may be gone by now.
-        let Some(value) = value.map(|bytes| hermod_core::key::value_text(key, &bytes)) else { continue };
+        let Some(value) = value else { continue };
+        let shown = hermod_core::key::shown_string(key, &value);
+        let [(_, value)] = shown.as_slice() else { bail!("{key} holds {shown:?}") };
         ensure!(ttl_ms > 0, "{key} = {value} stays for ever ({ttl_ms})");
         // A bucket ends with the time from which it means nothing, a kept answer begins with it.
         let until = if is_counter { value.split(' ').next_back() } else { value.split(' ').next() };

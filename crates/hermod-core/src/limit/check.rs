@@ -134,7 +134,7 @@ where
         call.given.push(self.act.number());
         call.given.extend_from_slice(&self.cost.to_le_bytes());
         // About what a rule takes: to grow again and again costs more than to write it.
-        call.shared.reserve_exact(self.rules().len() * 64);
+        call.shared.reserve_exact(self.rules().len() * 72);
         for rule in self.rules().iter() {
             rule.write(&mut call.shared, about);
         }

@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::id::{Invalid, Name, RuleId};
 use crate::int::Micros;
 use crate::limit::meter::Meter;
+use crate::limit::records::Tag;
 use crate::limit::rule::{Mode, OnExpiry, OnStoreError, Rule, Scope};
 use crate::record;
 
@@ -75,8 +76,14 @@ impl Limited {
         matches!(self.meter, Meter::Leases { .. })
     }
 
-    /// As scripts take it: `id`, then what it computes with. Calendar windows are those around `about`.
+    /// What its record is found by on Redis.
+    pub(crate) fn tag(&self) -> Tag {
+        Tag::of(self.id_hash)
+    }
+
+    /// As scripts take it: tag and id, then what it computes with. Calendar windows are those around `about`.
     pub fn write(&self, out: &mut Vec<u8>, about: Micros) {
+        out.extend_from_slice(&self.tag().bytes());
         write_text(out, self.id.as_str());
         self.write_meter(out, about);
     }

@@ -1,6 +1,6 @@
 -- limit/meter.lua, twin of limit/meter.rs and limit/meter/*.rs: what scripts about limits share
 -- KEYS    none of its own
--- ARGV    shared: the rules, each <Bc0 id> <BB kind, 1: it only shadows> <I8I8I8I8I8 the meter (Meter::given)>
+-- ARGV    shared: the rules, each <c8 tag> <Bc0 id> <BB kind, 1: it only shadows> <I8I8I8I8I8 the meter (Meter::given)>
 -- REPLY   none of its own: a record is <BI8I8I8I8 kind amount unit ts until> and, of kind SLIDING, marks
 --         <I8I8 last count>; limit/tally.rs says what they mean
 local BUCKET, WINDOW, CALENDAR, SLIDING, ESTIMATE, BLOCK = 1, 2, 3, 4, 5, 6
@@ -47,12 +47,13 @@ local function rescaled(kind, amount, unit, period, most)
   return whole * period + quotient
 end
 
-local function bucket(act, cost, stored, rule)
+-- `stored` holds the record from `at` on.
+local function bucket(act, cost, stored, rule, at)
   local limit, period, tick, time, room = rule[3], rule[4], rule[6], rule[8], rule[9]
   local debt, ends = 0, 0
   if stored then
     local kind, amount, unit, ts
-    kind, amount, unit, ts, ends = unpack_ints(HEAD, stored)
+    kind, amount, unit, ts, ends = unpack_ints(HEAD, stored, at)
     if ends > now then
       local debt_max, old_time = rule[10], ts
       if kind == BUCKET and unit == period then
@@ -90,7 +91,7 @@ local function bucket(act, cost, stored, rule)
   end
   local till = (time + (debt + -debt % limit) / limit) * tick
   if (refused > 0 or act == PEEK) and ends > now and ends < till then till = ends end
-  return pack_ints(HEAD, BUCKET + refused, debt, period, time * tick, till), refused, till, ends
+  return pack_ints(HEAD, BUCKET + refused, debt, period, time * tick, till), refused, till
 end
 
 -- What becomes of a plain count, and whether the cost did not fit.
@@ -128,7 +129,7 @@ local function window(act, cost, stored, limit, start, turn, next_turn)
   local till = now
   if count > 0 then till = turn end
   if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
-  return pack_ints(HEAD, WINDOW + refused, count, 1, ts, till), refused, till, ends
+  return pack_ints(HEAD, WINDOW + refused, count, 1, ts, till), refused, till
 end
 
 local function sliding(act, cost, stored, limit, period, width)
@@ -220,7 +221,7 @@ local function sliding(act, cost, stored, limit, period, width)
     till = ts + period
   end
   if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
-  return pack_ints(HEAD, SLIDING + refused, used, unit, ts, till) .. marks, refused, till, ends
+  return pack_ints(HEAD, SLIDING + refused, used, unit, ts, till) .. marks, refused, till
 end
 
 local function estimate(act, cost, stored, limit, period, tick)
@@ -270,12 +271,11 @@ local function estimate(act, cost, stored, limit, period, tick)
     till = (turn + period) * tick
   end
   if ends > now and ends < till and (refused > 0 or act == PEEK) then till = ends end
-  return pack_ints(HEAD, ESTIMATE + refused, this, last, time * tick, till), refused, till, ends
+  return pack_ints(HEAD, ESTIMATE + refused, this, last, time * tick, till), refused, till
 end
 
--- Brings a record to now and acts on it: the record afterwards, whether it refused (0: not), when the
--- record ends, and when it ended before (0: there was none). Nothing, if what was given is about
--- another time. A record that is not written anew ends when it says, also where it would last longer.
+-- Brings a record to now and acts on it: the record afterwards, whether it refused (0: not), and when the
+-- record ends. Nothing, if what was given is about another time. A record that is not written anew ends when it says, also where it would last longer.
 local function any_kind(act, cost, stored, rule)
   local kind, p1, p2, p3, p4 = rule[1], rule[3], rule[4], rule[5], rule[6]
   if kind == BUCKET then return bucket(act, cost, stored, rule) end
@@ -292,38 +292,29 @@ local function any_kind(act, cost, stored, rule)
   -- A ban: nothing is counted, and nothing is written.
   local refused = 0
   if act <= FORCE then refused = REFUSED end
-  return pack_ints(HEAD, BLOCK + refused, 0, 1, now, now), refused, now, 0
+  return pack_ints(HEAD, BLOCK + refused, 0, 1, now, now), refused, now
 end
 
 -- The same for the rules of the call: any_kind, or bucket where all are of that kind, as mostly.
 local meter
 -- Rules by what is shared: they are read once for all operations of the call.
 local known, only_buckets
-local no_rules = { ids = {} }
+local no_rules = { tags = {}, ids = {} }
 
 -- Reads the rules of the call. Where none are given they stand in records, and can be of any kind.
 local function read_rules()
   known, only_buckets = { [0] = no_rules }, #ARGV > 2
   for shared = 1, #ARGV - 2 do
-    local ids, bytes, at = {}, ARGV[shared + 2], 1
-    local rules, size = { ids = ids }, #bytes
+    local tags, ids, bytes, at = {}, {}, ARGV[shared + 2], 1
+    local rules, size = { tags = tags, ids = ids }, #bytes
     while at <= size do
-      local id, kind, shadow, p1, p2, p3, p4, p5
-      id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<Bc0BBI8I8I8I8I8', bytes, at)
-      rules[#rules + 1], ids[#ids + 1] = ruled(kind, shadow, p1, p2, p3, p4, p5), id
+      local n = #rules + 1
+      local tag, id, kind, shadow, p1, p2, p3, p4, p5
+      tag, id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<c8Bc0BBI8I8I8I8I8', bytes, at)
+      rules[n], tags[n], ids[n] = ruled(kind, shadow, p1, p2, p3, p4, p5), tag, id
       if kind ~= BUCKET then only_buckets = false end
     end
     known[shared] = rules
   end
   meter = only_buckets and bucket or any_kind
 end
-
--- Puts off when a subject's records may be collected, for the one that ends last, at `till`, and ended at `ends`
--- before (0: there was none). Seldom: callers do it only when its end passes into another span of
--- `slack_us`, and then it is put off until well after that span. Never brought forward: another record
--- of the subject may last longer.
-local function put_off(key, till, ends)
-  local ttl = format('%d', ceil((till - now) / 1000) + 2 * slack_ms)
-  if ends > 0 or call('PEXPIRE', key, ttl, 'NX') == 0 then call('PEXPIRE', key, ttl, 'GT') end
-end
-

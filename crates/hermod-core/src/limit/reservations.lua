@@ -1,13 +1,13 @@
 -- limit/reservations.lua, twin of limit/reservations.rs: what scripts about reservations share
 -- KEYS    none of its own: hm:{space/pp}:reserve:<subject>  STRING  per reservation
 --         <Bc16I8I8I8I8I2c0 fate, number, expires, refunds until, estimate, charged, parts>,
---         per part <B flags> <Bc0 rule> <BI8I8I8I8I8 kind, the meter> <I8 ends>
+--         per part <B flags> <c8 tag> <Bc0 rule> <BI8I8I8I8I8 kind, the meter> <I8 ends>
 -- ARGV    none of its own
 -- REPLY   none of its own
 local OPEN, SETTLED, KEPT, REFUNDED = 0, 1, 2, 3
 local PART_REFUND, PART_SHARED = 1, 2
 local OPEN_MAX, SETTLED_MAX, KEEP_US = 1000, 200, 3600000000
-local RESERVATION, PART, PART_METER = '<Bc16I8I8I8I8I2c0', '<BBc0BI8I8I8I8I8I8', '<BI8I8I8I8I8'
+local RESERVATION, PART, PART_METER = '<Bc16I8I8I8I8I2c0', '<Bc8Bc0BI8I8I8I8I8I8', '<BI8I8I8I8I8'
 
 local function pack_reservation(fate, number, expires, refunds, estimate, charged, parts)
   return pack_ints('<B', fate) .. number .. pack_ints('<I8I8I8I8I2', expires, refunds, estimate, charged, #parts) .. parts

@@ -10,6 +10,7 @@ use crate::id::RuleId;
 use crate::int::Micros;
 use crate::limit::limited::{Limited, take_text, write_text};
 use crate::limit::meter::{Act, Meter};
+use crate::limit::records::Tag;
 use crate::limit::rule::{OnExpiry, Scope};
 use crate::record;
 use crate::state::Value;
@@ -144,14 +145,21 @@ impl Part {
         }
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    /// As Redis holds it, which finds records by the tags of their rules, or as the journal does.
+    pub(super) fn write(&self, out: &mut Vec<u8>, form: Form) {
         out.push(self.flags);
+        if form == Form::Redis {
+            out.extend_from_slice(&Tag::of_id(self.rule.as_str()).bytes());
+        }
         self.write_meter(out);
         out.extend_from_slice(&self.ends.get().to_le_bytes());
     }
 
-    fn take(rest: &mut &[u8]) -> Option<Part> {
+    fn take(rest: &mut &[u8], form: Form) -> Option<Part> {
         let [flags] = record::take(rest)?;
+        if form == Form::Redis {
+            let _tag: [u8; 8] = record::take(rest)?;
+        }
         let (rule, kind, ints) = take_meter(rest)?;
         Some(Part { flags, rule, kind, ints, ends: record::take_micros(rest)? })
     }
@@ -160,6 +168,15 @@ impl Part {
         let ints = self.ints.map(|int| int.to_string()).join(" ");
         format!("{}/{} {} {ints} until {}", self.rule, self.flags, self.kind, self.ends)
     }
+}
+
+/// Who holds the bytes of a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Redis.
+    Redis,
+    /// The journal of the embedded engine.
+    Journal,
 }
 
 /// A rule and its meter, as [`Part::write_meter`] writes them.
@@ -240,26 +257,13 @@ impl Reservations {
         });
         self.0.iter().map(Reservation::until).max().unwrap_or_default()
     }
-}
 
-impl Value for Reservations {
-    /// Also as Redis holds it: per reservation `fate u8, number [16], expires, refunds until, estimate, charged u64,
-    /// parts (u16 length)`, per part `flags u8, rule (u8 length), kind u8, the meter u64 x 5, ends u64`.
-    fn write(&self, out: &mut Vec<u8>) {
-        for one in &self.0 {
-            out.push(one.fate.number());
-            out.extend_from_slice(&one.number.to_be_bytes());
-            for int in [one.expires.get(), one.refunds().get(), one.estimate, one.charged] {
-                out.extend_from_slice(&int.to_le_bytes());
-            }
-            let mut parts = Vec::new();
-            one.parts.iter().for_each(|part| part.write(&mut parts));
-            out.extend_from_slice(&u16::try_from(parts.len()).expect("few rules apply to a call").to_le_bytes());
-            out.extend_from_slice(&parts);
-        }
+    /// As Redis holds them.
+    pub fn unpack(bytes: &[u8]) -> Option<Reservations> {
+        Reservations::take_all(bytes, Form::Redis)
     }
 
-    fn read(mut rest: &[u8]) -> Option<Reservations> {
+    fn take_all(mut rest: &[u8], form: Form) -> Option<Reservations> {
         let mut all = Vec::new();
         while !rest.is_empty() {
             let [fate] = record::take(&mut rest)?;
@@ -272,11 +276,33 @@ impl Value for Reservations {
             rest = tail;
             let mut parts = Vec::new();
             while !bytes.is_empty() {
-                parts.push(Part::take(&mut bytes)?);
+                parts.push(Part::take(&mut bytes, form)?);
             }
             all.push(Reservation { fate: Fate::from_number(fate)?, number, expires, estimate, charged, parts });
         }
         Some(Reservations(all))
+    }
+}
+
+impl Value for Reservations {
+    /// Per reservation `fate u8, number [16], expires, refunds until, estimate, charged u64, parts (u16 length)`, per part
+    /// `flags u8, rule (u8 length), kind u8, the meter u64 x 5, ends u64`; on Redis with the rule's tag behind the flags.
+    fn write(&self, out: &mut Vec<u8>) {
+        for one in &self.0 {
+            out.push(one.fate.number());
+            out.extend_from_slice(&one.number.to_be_bytes());
+            for int in [one.expires.get(), one.refunds().get(), one.estimate, one.charged] {
+                out.extend_from_slice(&int.to_le_bytes());
+            }
+            let mut parts = Vec::new();
+            one.parts.iter().for_each(|part| part.write(&mut parts, Form::Journal));
+            out.extend_from_slice(&u16::try_from(parts.len()).expect("few rules apply to a call").to_le_bytes());
+            out.extend_from_slice(&parts);
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Reservations> {
+        Reservations::take_all(bytes, Form::Journal)
     }
 
     fn heap_bytes(&self) -> usize {

@@ -1,5 +1,5 @@
 -- limit/reserve.lua, twin of limit/reserve.rs
--- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record (limit/meter.lua)
+-- KEYS    hm:{space/pp}:limit:<subject>  STRING  records (limit/records.lua)
 --         hm:{space/pp}:reserve:<subject>  STRING  reservations (limit/reservations.lua)
 -- ARGV    <c16I8I8 number, cost, ttl> <Bc0 of every rule its flags> <I2c0 parts that were charged elsewhere>
 --         <I8 until when an expiry gives those back>; shared: the rules (limit/meter.lua)
@@ -10,19 +10,19 @@ define('limit_reserve', function(first_key, at, shared, keep)
   local key, reserve_key, rules = KEYS[first_key], KEYS[first_key + 1], known[shared]
   local list, open = reservations(reserve_key)
   if open >= OPEN_MAX then return 'f' .. pack_ints('<I8', now) end
-  local stored = {}
-  if #rules > 0 then stored = call('HMGET', key, unpack(rules.ids)) end
-  local reply, last, latest, before = test(CHECK, cost, rules, stored)
+  local all, before = nil, 0
+  if #rules > 0 then all, before = records_of(key) end
+  local reply, last, latest = test(CHECK, cost, rules, all, before)
   if not last then return reply end
 
   local own, charged = {}, 1
   for i = 1, #rules do
     -- Which rules were charged: one that only reports, and was over its limit, was not.
-    local id = rules.ids[i]
-    if charged < last and writes[charged] == id then
+    local tag, id = rules.tags[i], rules.ids[i]
+    if charged < last and writes[charged] == tag then
       local kind, p1, p2, p3, p4, p5 = rules[i][1], rules[i][3], rules[i][4], rules[i][5], rules[i][6], rules[i][7]
       local flag, ends = byte(flags, i), charge_ends(kind, p2, p3, unpack_ints('<I8', writes[charged + 1], ENDS))
-      own[#own + 1] = pack_ints('<BB', flag, #id) .. id .. pack_ints('<BI8I8I8I8I8I8', kind, p1, p2, p3, p4, p5, ends)
+      own[#own + 1] = pack_ints('<Bc8B', flag, tag, #id) .. id .. pack_ints('<BI8I8I8I8I8I8', kind, p1, p2, p3, p4, p5, ends)
       if flag % 2 == PART_REFUND and ends > refunds then refunds = ends end
       charged = charged + 2
     end
@@ -32,7 +32,7 @@ define('limit_reserve', function(first_key, at, shared, keep)
   local till = expires + KEEP_US
   if refunds > till then till = refunds end
   list[#list + 1] = { OPEN, number, expires, cost, parts, till, pack_reservation(OPEN, number, expires, refunds, cost, 0, parts) }
-  write(key, writes, last, latest, before)
+  write(key, all, before, writes, last, latest)
   write_reservations(reserve_key, list)
   if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   return reply

@@ -9,7 +9,7 @@ use crate::limit::check::{Check, Checked, Explained};
 use crate::limit::limited::Rules;
 use crate::limit::meter::Act;
 use crate::limit::reservation_id::ReservationId;
-use crate::limit::reservations::{Fate, OPEN_MAX, Part, Reservation};
+use crate::limit::reservations::{Fate, Form, OPEN_MAX, Part, Reservation};
 use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
@@ -102,7 +102,7 @@ impl Operation for Reserve {
         call.given.push(u8::try_from(self.rules.len()).expect("few rules apply to a call"));
         call.given.extend(self.rules.iter().map(|rule| Part::flags(rule)));
         let mut parts = Vec::new();
-        self.shared.iter().for_each(|part| part.write(&mut parts));
+        self.shared.iter().for_each(|part| part.write(&mut parts, Form::Redis));
         call.given.extend_from_slice(&u16::try_from(parts.len()).expect("few rules apply to a call").to_le_bytes());
         call.given.extend_from_slice(&parts);
         let refunds = Part::refunds(&self.shared);

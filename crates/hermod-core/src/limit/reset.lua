@@ -1,17 +1,24 @@
 -- limit/reset.lua, twin of limit/reset.rs
--- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record
--- ARGV    <I2 rules>, per rule <Bc0 id>
+-- KEYS    hm:{space/pp}:limit:<subject>  STRING  records (limit/records.lua)
+-- ARGV    <I2 rules>, per rule <c8 tag>
 -- REPLY   'a' <I8 how many records that meant something were forgotten>
 define('limit_reset', function(first_key, at, _, keep)
-  local key, count, forgotten = KEYS[first_key], nil, 0
+  local key, count, forgotten, found, dropped = KEYS[first_key], nil, 0, 0, {}
+  local all = call('GET', key)
   count, at = unpack_ints('<I2', given, at)
-  local ids = {}
-  for i = 1, count do
-    ids[i], at = unpack_ints('<Bc0', given, at)
-    local stored = call('HGET', key, ids[i])
-    if stored and unpack_ints('<I8', stored, 26) > now then forgotten = forgotten + 1 end
+  for _ = 1, count do
+    local tag
+    tag, at = unpack_ints('<c8', given, at)
+    local place = all and not dropped[tag] and place_of(all, tag)
+    if place then
+      found, dropped[tag] = found + 1, true
+      if unpack_ints('<I8', all, place + ENDS - 1) > now then forgotten = forgotten + 1 end
+    end
   end
-  if count > 0 then call('HDEL', key, unpack(ids)) end
+  if found > 0 then
+    local latest, list, last = (unpack_ints('<I8', all)), others_in(all, dropped)
+    if last == 0 then call('DEL', key) else save(key, all, together_of(list, last, latest), latest, latest) end
+  end
   local reply = 'a' .. pack_ints('<I8', forgotten)
   if keep then keep(reply) end
   return reply

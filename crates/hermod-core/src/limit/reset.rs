@@ -3,7 +3,7 @@
 use crate::id::Subject;
 use crate::int::Micros;
 use crate::key;
-use crate::limit::limited::{Rules, write_text};
+use crate::limit::limited::Rules;
 use crate::operation::{BadReply, Operation, Reply, ScriptCall};
 use crate::partition::Place;
 use crate::record;
@@ -58,7 +58,7 @@ impl Operation for Reset {
         call.keys.push(key::limit(&self.place, self.home()));
         call.given.extend_from_slice(&u16::try_from(self.rules.len()).unwrap_or(u16::MAX).to_le_bytes());
         for rule in self.rules.iter() {
-            write_text(&mut call.given, rule.id.as_str());
+            call.given.extend_from_slice(&rule.tag().bytes());
         }
     }
 

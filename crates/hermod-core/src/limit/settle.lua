@@ -1,5 +1,5 @@
 -- limit/settle.lua, twin of limit/settle.rs
--- KEYS    hm:{space/pp}:limit:<subject>  HASH  rule -> record (limit/meter.lua)
+-- KEYS    hm:{space/pp}:limit:<subject>  STRING  records (limit/records.lua)
 --         hm:{space/pp}:reserve:<subject>  STRING  reservations (limit/reservations.lua)
 -- ARGV    <Bc16I8 act (0 as estimated, 1 to what was used, 2 what has expired), number, what was used>
 -- REPLY   's' (this call settled it) | 'o' (it was, or there is none; nothing was changed)
@@ -23,14 +23,15 @@ define('limit_settle', function(first_key, at, _, keep)
   local key, reserve_key = KEYS[first_key], KEYS[first_key + 1]
   -- What expired is found again if it is lost: nobody waits for it.
   local list, durable = reservations(reserve_key), act ~= 2
-  -- The records that change, and when each ended before.
-  local values, before, changed, owed = {}, {}, {}, {}
+  local all, before = records_of(key)
+  -- The records that change, by the tags of their rules, in the order in which they are met.
+  local values, changed, owed = {}, {}, {}
 
   local function close(one, is_expired, settled_to)
     local estimate, parts, place = one[4], one[5], 1
     while place <= #parts do
-      local flags, id, kind, p1, p2, p3, p4, p5, ends
-      flags, id, kind, p1, p2, p3, p4, p5, ends, place = unpack_ints(PART, parts, place)
+      local flags, tag, id, kind, p1, p2, p3, p4, p5, ends
+      flags, tag, id, kind, p1, p2, p3, p4, p5, ends, place = unpack_ints(PART, parts, place)
       local charged, what, cost = settled_to, REFUND, nil
       if is_expired and flags % 2 ~= PART_REFUND then charged = estimate end
       if charged < estimate then
@@ -44,14 +45,12 @@ define('limit_settle', function(first_key, at, _, keep)
         if flags % 4 >= PART_SHARED then
           owed[#owed + 1] = pack_ints('<BBI8B', what, durable and floor(flags / 4) or 0, cost, #id) .. id .. pack_ints(PART_METER, kind, p1, p2, p3, p4, p5)
         else
-          local stored = values[id]
+          local stored = values[tag]
           if stored == nil then
-            stored = call('HGET', key, id)
-            changed[#changed + 1] = id
-            before[id] = 0
-            if stored then before[id] = unpack_ints('<I8', stored, ENDS) end
+            stored = before > now and record_in(all, tag)
+            changed[#changed + 1] = tag
           end
-          values[id] = meter(what, cost, stored, ruled(kind, 0, p1, p2, p3, p4, p5))
+          values[tag] = meter(what, cost, stored, ruled(kind, 0, p1, p2, p3, p4, p5))
         end
       end
     end
@@ -94,13 +93,14 @@ define('limit_settle', function(first_key, at, _, keep)
     local till = one[3] + KEEP_US
     kept[#kept + 1] = { became, one[2], one[3], one[4], '', till, pack_reservation(became, one[2], one[3], 0, one[4], to, '') }
   end
+  local records, latest = {}, 0
   for i = 1, #changed do
-    local id = changed[i]
-    local value, ends = values[id], before[id]
-    call('HSET', key, id, value)
+    local value = values[changed[i]]
     local till = unpack_ints('<I8', value, ENDS)
-    if till - till % slack_us > ends then put_off(key, till, ends) end
+    records[2 * i - 1], records[2 * i] = changed[i], value
+    if till > latest then latest = till end
   end
+  write(key, all, before, records, #records, latest)
   write_reservations(reserve_key, kept)
   local reply = 's' .. pack_ints(REPLY, now, fate, estimate, charged, expired) .. concat(owed)
   if keep then keep(reply) end

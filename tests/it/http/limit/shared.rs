@@ -131,7 +131,8 @@ async fn a_refusal_stands_when_the_subject_s_own_part_fails() -> Result<()> {
     ensure!(team.check("ann", "act", 1).await?["allowed"] == true);
     // A key of another kind fails as a store does that is not there.
     let broken = key::limit(&Partitions::DEFAULT.place(&SpaceId::new(&space)?, "ann"), "ann");
-    let broke = nodes.primaries()?.into_iter().any(|port| cluster::ask::<()>(port, &["SET", &broken, "not a hash"]).is_ok());
+    let spoil: [&[&str]; 2] = [&["DEL", &broken], &["LPUSH", &broken, "not a string"]];
+    let broke = nodes.primaries()?.into_iter().any(|port| spoil.iter().all(|command| cluster::ask::<()>(port, command).is_ok()));
     ensure!(broke, "nobody has {broken}");
     let refused = team.check("ann", "act", 1).await?;
     ensure!(refused["allowed"] == false, "{refused}");

@@ -1,0 +1,101 @@
+//! The records of a subject, as Redis holds them: all in one string. Twin of `records.lua`.
+//!
+//! It is `latest u64`, when the last of them ends, or later; `count u16`; per record `tag [8], length u32`; then the records ([`Tally`]) in
+//! the same order. The embedded engine has no such string: it finds each record by its key.
+
+use std::fmt;
+
+use crate::int::Micros;
+use crate::limit::limited::Limited;
+use crate::limit::tally::Tally;
+use crate::record;
+use crate::state::Value;
+
+/// What the record of a rule is found by among those of a subject: the hash of the rule's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag([u8; 8]);
+
+impl Tag {
+    /// Of a rule, by the hash of its id.
+    pub(crate) fn of(id_hash: u64) -> Tag {
+        Tag(id_hash.to_le_bytes())
+    }
+
+    /// Of the rule with this id.
+    pub(crate) fn of_id(id: &str) -> Tag {
+        Tag::of(Limited::hash_of(id))
+    }
+
+    pub(crate) fn bytes(self) -> [u8; 8] {
+        self.0
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
+/// All records of a subject.
+#[derive(Debug)]
+pub struct Records<'a> {
+    latest: Micros,
+    records: Vec<(Tag, &'a [u8])>,
+}
+
+impl<'a> Records<'a> {
+    /// As Redis holds them.
+    pub fn read(mut rest: &'a [u8]) -> Option<Records<'a>> {
+        let latest = record::take_micros(&mut rest)?;
+        let count = u16::from_le_bytes(record::take(&mut rest)?);
+        let mut contents = Vec::with_capacity(usize::from(count));
+        for _ in 0..count {
+            let tag = Tag(record::take(&mut rest)?);
+            contents.push((tag, usize::try_from(u32::from_le_bytes(record::take(&mut rest)?)).ok()?));
+        }
+        let mut records = Vec::with_capacity(contents.len());
+        for (tag, length) in contents {
+            let (one, tail) = rest.split_at_checked(length)?;
+            rest = tail;
+            records.push((tag, one));
+        }
+        rest.is_empty().then_some(Records { latest, records })
+    }
+
+    /// The tag of each as text, and what it holds, for dumps and people.
+    pub fn texts(&self) -> impl Iterator<Item = (String, String)> {
+        let text = |one: &[u8]| Tally::unpack(one).map_or_else(|| crate::key::hex(one), |(tally, until)| tally.to_text(until));
+        self.records.iter().map(move |(tag, one)| (tag.to_string(), text(one)))
+    }
+
+    /// As Redis holds them, but for the one with this tag, as text.
+    pub fn without(&self, tag: &str) -> Vec<u8> {
+        let left: Vec<_> = self.records.iter().filter(|(own, _)| own.to_string() != tag).collect();
+        let mut out = self.latest.get().to_le_bytes().to_vec();
+        out.extend_from_slice(&u16::try_from(left.len()).expect("no more than were read").to_le_bytes());
+        for (own, one) in &left {
+            out.extend_from_slice(&own.bytes());
+            out.extend_from_slice(&u32::try_from(one.len()).expect("no longer than was read").to_le_bytes());
+        }
+        left.iter().for_each(|(_, one)| out.extend_from_slice(one));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_taken_out_alone() {
+        let tags = ["a", "b", "c"].map(Tag::of_id);
+        let all = Records { latest: Micros::saturating(7), records: tags.into_iter().zip([[1; 1].as_slice(), &[2; 2], &[3; 3]]).collect() };
+        let bytes = all.without("none");
+        let names = |bytes: &[u8]| Records::read(bytes).unwrap().texts().map(|(tag, _)| tag).collect::<Vec<_>>();
+        let [a, b, c] = tags.map(|tag| tag.to_string());
+        assert_eq!(names(&bytes), [a.clone(), b.clone(), c.clone()]);
+        assert_eq!(names(&Records::read(&bytes).unwrap().without(&b)), [a, c]);
+        assert!(Records::read(&bytes[..bytes.len() - 1]).is_none());
+    }
+}
