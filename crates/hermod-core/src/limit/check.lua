@@ -26,7 +26,12 @@ local function check_afresh(key, all, before, keep)
   if not fresh_reply then
     local last
     fresh_reply, last, fresh_till = test(act, cost, rules, nil, 0)
-    fresh = act ~= PEEK and last == 2 * count and together_of(writes, last, fresh_till)
+    fresh = act ~= PEEK and last == 2 * count
+    if fresh and only_buckets then
+      fresh = pack_ints('<I8', fresh_till) .. contents .. fresh_reply
+    elseif fresh then
+      fresh = together_of(writes, last, fresh_till)
+    end
   end
   if not fresh then return check_all(key, all, before, keep) end
   save(key, all, fresh, fresh_till, before)
@@ -63,8 +68,12 @@ define('limit_check', function(first_key, at, shared, keep)
     act, cost = unpack_ints('<BI8', given, at)
     given_at, rules, fresh_reply = at, known[shared], nil
     count = #rules
-    contents = pack_ints('<I2', count)
-    for i = 1, count do contents = contents .. pack_ints(ENTRY, rules.tags[i], HEAD_SIZE) end
+    contents = rules.contents
+    if not contents then
+      contents = pack_ints('<I2', count)
+      for i = 1, count do contents = contents .. pack_ints(ENTRY, rules.tags[i], HEAD_SIZE) end
+      rules.contents = contents
+    end
     first_at = COUNT_AT + #contents
   end
   local key = KEYS[first_key]

@@ -297,23 +297,44 @@ end
 
 -- The same for the rules of the call: any_kind, or bucket where all are of that kind, as mostly.
 local meter
--- Rules by what is shared: they are read once for all operations of the call.
-local known, only_buckets
-local no_rules = { tags = {}, ids = {} }
+-- Rules by what is shared, and whether all of them are buckets: they are read once for all operations of the call.
+local known, only_buckets = { [0] = { tags = {}, ids = {}, are_buckets = true } }, false
+-- Rules by what was given, as the next call mostly has the same: to read three takes as long as to check them. All are forgotten when there are
+-- so many.
+local READ_MAX = 64
+local read_before, read_count = {}, 0
+
+-- Rules as they are given.
+local function read_given(bytes)
+  local tags, ids, at, size = {}, {}, 1, #bytes
+  local rules, n = { tags = tags, ids = ids, are_buckets = true }, 0
+  while at <= size do
+    local tag, id, kind, shadow, p1, p2, p3, p4, p5
+    tag, id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<c8Bc0BBI8I8I8I8I8', bytes, at)
+    n = n + 1
+    rules[n], tags[n], ids[n] = ruled(kind, shadow, p1, p2, p3, p4, p5), tag, id
+    if kind ~= BUCKET then rules.are_buckets = false end
+  end
+  if read_count == READ_MAX then read_before, read_count = {}, 0 end
+  read_before[bytes], read_count = rules, read_count + 1
+  return rules
+end
 
 -- Reads the rules of the call. Where none are given they stand in records, and can be of any kind.
 local function read_rules()
-  known, only_buckets = { [0] = no_rules }, #ARGV > 2
-  for shared = 1, #ARGV - 2 do
-    local tags, ids, bytes, at = {}, {}, ARGV[shared + 2], 1
-    local rules, size = { tags = tags, ids = ids }, #bytes
-    while at <= size do
-      local n = #rules + 1
-      local tag, id, kind, shadow, p1, p2, p3, p4, p5
-      tag, id, kind, shadow, p1, p2, p3, p4, p5, at = unpack_ints('<c8Bc0BBI8I8I8I8I8', bytes, at)
-      rules[n], tags[n], ids[n] = ruled(kind, shadow, p1, p2, p3, p4, p5), tag, id
-      if kind ~= BUCKET then only_buckets = false end
+  local last = #ARGV - 2
+  only_buckets = last > 0
+  for shared = 1, last do
+    local rules = read_before[ARGV[shared + 2]]
+    if rules then
+      for i = 1, #rules do
+        local rule = rules[i]
+        if rule[1] == BUCKET then rule[8] = (now - now % rule[6]) / rule[6] end
+      end
+    else
+      rules = read_given(ARGV[shared + 2])
     end
+    only_buckets = only_buckets and rules.are_buckets
     known[shared] = rules
   end
   meter = only_buckets and bucket or any_kind
