@@ -9,7 +9,7 @@ use std::fmt::Write;
 use crate::id::{DeckId, QueueId, RealmId, SpaceId, Subject};
 use crate::int::Micros;
 use crate::limit::lease::Held;
-use crate::limit::records::Records;
+use crate::limit::records::{self, Records, Tag};
 use crate::limit::reservations::Reservations;
 use crate::once::Kept;
 use crate::partition::Place;
@@ -20,6 +20,11 @@ use crate::state::queues::{Finished, Replied};
 /// subjects share.
 pub fn limit(place: &Place, subject: &str) -> String {
     tagged(place, "limit:", &[subject])
+}
+
+/// `hm:{space/pp}:more:<subject>`, HASH tag -> packed record: those of a subject that are long, or too many for its string.
+pub fn more(limit_key: &str) -> String {
+    limit_key.replacen("}:limit:", "}:more:", 1)
 }
 
 /// `hm:{space/pp}:lease:<subject>`, STRING packed leases (`limit/lease.rs`).
@@ -152,6 +157,9 @@ pub fn shown(key: &str, field: &[u8], value: &[u8], is_set: bool) -> Vec<(String
             Some((b'f', _)) => Vec::new(),
             _ => part("body", field),
         };
+    }
+    if let (true, Some(tag)) = (key.contains("}:more:"), Tag::from_field(field)) {
+        return vec![(format!("{} {tag}", key.replacen("}:more:", "}:limit:", 1)), records::text(value))];
     }
     let text = if is_set { String::from_utf8_lossy(value).into_owned() } else { value_text(key, value) };
     // What somebody holds stands behind all that waits.

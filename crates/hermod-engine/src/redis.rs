@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, cmd};
 use hashbrown::HashMap;
-use hermod_core::limit::records::Records;
+use hermod_core::limit::records::{Records, Tag};
 use hermod_core::{
     Micros, Once, Operation, Partitions, Place, QueueId, Reply, Script, ScriptCall, SpaceId, once, once::Returned, script::SCRIPTS,
 };
@@ -215,8 +215,11 @@ impl Redis {
         let mut command = cmd("DEL").arg(name).clone();
         if let Some((key, tag)) = name.rsplit_once(' ').filter(|_| name.contains("}:limit:")) {
             let Value::BulkString(bytes) = lanes.next().send(cmd("GET").arg(key)).await.map_err(fault)? else { return Ok(()) };
-            let Some(records) = Records::read(&bytes) else { return Ok(()) };
-            command = cmd("SET").arg(key).arg(records.without(tag)).arg("KEEPTTL").clone();
+            command = match (Records::read(&bytes), Tag::parse(tag)) {
+                (Some(records), _) if records.holds(tag) => cmd("SET").arg(key).arg(records.without(tag)).arg("KEEPTTL").clone(),
+                (_, Some(tag)) => cmd("HDEL").arg(hermod_core::key::more(key)).arg(&tag.bytes()).clone(),
+                _ => return Ok(()),
+            };
         }
         lanes.next().send(&command).await.map(|_| ()).map_err(fault)
     }

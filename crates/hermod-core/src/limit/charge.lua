@@ -24,12 +24,12 @@ end
 
 -- Tests every rule on what was read: the reply; and if none refused, how many of `writes` are to be written, and when the one that ends last
 -- does. Nothing is written yet.
-local function test(act, cost, rules, all, latest)
+local function test(act, cost, rules, key, all, latest)
   local tags, count, last, till_max = rules.tags, #rules, 0, 0
   local is_any = latest > now
   for i = 1, count do
     local rule = rules[i]
-    local record = is_any and record_in(all, tags[i])
+    local record = is_any and record_of(key, all, tags[i])
     stored[i] = record
     local value, refused, till = meter(act, cost, record, rule)
     if not value then return ask_again() end
@@ -40,7 +40,7 @@ local function test(act, cost, rules, all, latest)
         if till > till_max then till_max = till end
       end
     elseif rule[2] == 0 then
-      for j = i + 1, count do stored[j] = is_any and record_in(all, tags[j]) end
+      for j = i + 1, count do stored[j] = is_any and record_of(key, all, tags[j]) end
       return as_they_are(cost, rules)
     end
     if #value > HEAD_SIZE then value = sub(value, 1, HEAD_SIZE) end

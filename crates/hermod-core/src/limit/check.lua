@@ -5,12 +5,12 @@
 --         they are, and nothing was changed. What is kept for an idempotency key is 'a' <I8 now> and the same
 -- What was given last, for all operations that differ in their keys only.
 local given_at, act, cost, rules, count
--- What a string holds before its records where those are of these rules and of no others, and no longer than their heads; and where they begin.
+-- What stands before the records in a string that holds those of these rules and no others, none longer than its head; and where they begin.
 local contents, first_at
 
 -- Under any rules: all are tested before one is charged.
 local function check_all(key, all, before, keep)
-  local reply, last, latest = test(act, cost, rules, all, before)
+  local reply, last, latest = test(act, cost, rules, key, all, before)
   if last and act ~= PEEK then
     write(key, all, before, writes, last, latest)
     if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
@@ -19,24 +19,38 @@ local function check_all(key, all, before, keep)
 end
 
 -- Where nothing is owed any more, as most find it who come back after a while, all operations that differ in their keys only come to
--- the same, and it is made once for them: the reply, and the string that is written, if all of the rules are in it. `all` holds records of
--- these rules and no others, the last of which ended at `before`; or there is none.
+-- the same, and it is made once for them: the reply, and the string that is written, where all of the rules are buckets and are charged. `all` holds
+-- records of these rules and no others, the last of which ended at `before`; or there is none.
 local fresh_reply, fresh, fresh_till
 local function check_afresh(key, all, before, keep)
   if not fresh_reply then
     local last
-    fresh_reply, last, fresh_till = test(act, cost, rules, nil, 0)
+    fresh_reply, last, fresh_till = test(act, cost, rules, key, nil, 0)
     fresh = act ~= PEEK and last == 2 * count
     if fresh and only_buckets then
       fresh = pack_ints('<I8', fresh_till) .. contents .. fresh_reply
-    elseif fresh then
-      fresh = together_of(writes, last, fresh_till)
+    else
+      fresh = false
     end
   end
   if not fresh then return check_all(key, all, before, keep) end
   save(key, all, fresh, fresh_till, before)
   if keep then keep('a' .. pack_ints('<I8', now) .. fresh_reply) end
   return fresh_reply
+end
+
+-- Under one bucket, among the records of other rules.
+local function check_one(key, all, before, keep)
+  local at, next_at = place_of(all, rules.tags[1])
+  if not at or next_at - at ~= HEAD_SIZE then return check_all(key, all, before, keep) end
+  local value, refused, till = bucket(act, cost, all, rules[1], at)
+  if refused > 0 then return check_all(key, all, before, keep) end
+  if act == PEEK then return value end
+  if till < before then till = before end
+  call('SETRANGE', key, '0', pack_ints('<I8', till) .. sub(all, COUNT_AT, at - 1) .. value .. sub(all, next_at))
+  if till - till % slack_us > before then put_off(key, all, till) end
+  if keep then keep('a' .. pack_ints('<I8', now) .. value) end
+  return value
 end
 
 -- Under up to three buckets, and no other rules: no table is filled, which is a tenth of the time. What refuses, if only as a shadow, is left
@@ -58,7 +72,7 @@ local function check_few(key, all, before, keep)
   if act == PEEK then return reply end
   if till < before then till = before end
   call('SETRANGE', key, '0', pack_ints('<I8', till) .. contents .. reply)
-  if till - till % slack_us > before then put_off(key, till) end
+  if till - till % slack_us > before then put_off(key, all, till) end
   if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   return reply
 end
@@ -71,7 +85,9 @@ define('limit_check', function(first_key, at, shared, keep)
     contents = rules.contents
     if not contents then
       contents = pack_ints('<I2', count)
-      for i = 1, count do contents = contents .. pack_ints(ENTRY, rules.tags[i], HEAD_SIZE) end
+      for i = 0, count - 1 do
+        contents = contents .. pack_ints(ENTRY, rules.tags[i + 1], CONTENTS_AT + count * ENTRY_SIZE + i * HEAD_SIZE)
+      end
       rules.contents = contents
     end
     first_at = COUNT_AT + #contents
@@ -81,9 +97,11 @@ define('limit_check', function(first_key, at, shared, keep)
   local all = call('GET', key)
   if not all then return check_afresh(key, nil, 0, keep) end
   local before = unpack_ints('<I8', all)
-  if sub(all, COUNT_AT, first_at - 1) == contents then
+  if sub(all, COUNT_AT, first_at - 1) == contents and #all == first_at - 1 + count * HEAD_SIZE then
     if before <= now then return check_afresh(key, all, before, keep) end
     if only_buckets and count <= 3 then return check_few(key, all, before, keep) end
+  elseif count == 1 and only_buckets then
+    return check_one(key, all, before, keep)
   end
   return check_all(key, all, before, keep)
 end, { begin = function()

@@ -1,114 +1,154 @@
 -- limit/records.lua, twin of limit/records.rs: what scripts share about the records of a subject
--- KEYS    none of its own: hm:{space/pp}:limit:<subject>  STRING  <I8 when the last of them ends, or later> <I2 how many>, per record
---         <c8I4 the tag of its rule, its length>; then the records (limit/meter.lua), in that order
+-- KEYS    none of its own: hm:{space/pp}:limit:<subject>  STRING  <I8I2 when the last record ends, or later; how many are here, and MORE if
+--         others are in the hash>, per record <c8I4 the tag of its rule, where it begins>; then the records (limit/meter.lua), in that order
+--         hm:{space/pp}:more:<subject>  HASH  tag -> record: those that are long, or too many for the string. Not named by the caller, as few
+--         have it: while its slot moves, who needs it is told that the store cannot be reached
 -- ARGV    none of its own
 -- REPLY   none of its own
 --
--- All of a subject stand in one string, because it was measured: to read and write three fields of a hash takes Redis more than twice as long.
-local COUNT_AT, CONTENTS_AT, ENTRY, ENTRY_SIZE = 9, 11, '<c8I4', 12
--- A string up to this length is written as a whole; a longer one where it changes, if it can be.
-local SHORT = 512
+-- They are one string, because it was measured: to read and write three fields of a hash takes Redis more than twice as long.
+local COUNT_AT, CONTENTS_AT, ENTRY, ENTRY_SIZE, MORE = 9, 11, '<c8I4', 12, 32768
+-- So many records stand in a string, none of them longer than this: every check reads them all.
+local HERE_MAX, LONG = 16, 161
 
--- The string, and when the last record in it ends (0: there is none): where that is not after now, none of them means anything.
+-- The string, and when the last record ends (0: there is none): where that is not after now, none of them means anything.
 local function records_of(key)
   local all = call('GET', key)
   if not all then return nil, 0 end
   return all, (unpack_ints('<I8', all))
 end
 
--- Where a rule's record begins, and how long it is. Nothing, if there is none.
+-- Where the records begin in a string, and whether there are others in the hash.
+local function extent(all)
+  local many = unpack_ints('<I2', all, COUNT_AT)
+  local has_more = many >= MORE
+  if has_more then many = many - MORE end
+  return CONTENTS_AT + many * ENTRY_SIZE, has_more
+end
+
+-- Where a rule's record begins, and where the next does. If there is none, nothing, and whether there may be one in the hash.
 local function place_of(all, tag)
-  local many, entry = unpack_ints('<I2', all, COUNT_AT), find(all, tag, CONTENTS_AT, true)
-  local at = CONTENTS_AT + many * ENTRY_SIZE
+  local entry, records_at, has_more = find(all, tag, CONTENTS_AT, true), extent(all)
   -- By chance it may stand where no entry begins.
   while entry and (entry - CONTENTS_AT) % ENTRY_SIZE > 0 do entry = find(all, tag, entry + 1, true) end
-  if not entry or entry >= at then return nil end
-  -- Mostly all are no longer than their heads.
-  if #all == at - 1 + many * HEAD_SIZE then return at + (entry - CONTENTS_AT) / ENTRY_SIZE * HEAD_SIZE, HEAD_SIZE end
-  for other = CONTENTS_AT, entry - 1, ENTRY_SIZE do at = at + unpack_ints('<I4', all, other + 8) end
-  return at, (unpack_ints('<I4', all, entry + 8))
+  if not entry or entry >= records_at then return nil, has_more end
+  local next_at = #all + 1
+  if entry + ENTRY_SIZE < records_at then next_at = unpack_ints('<I4', all, entry + ENTRY_SIZE + 8) end
+  return unpack_ints('<I4', all, entry + 8), next_at
 end
 
--- A rule's record; nothing, if there is none.
-local function record_in(all, tag)
-  local at, size = place_of(all, tag)
-  return at and sub(all, at, at + size - 1)
+-- The name of the hash. No space has a brace in its name.
+local function more_of(key)
+  local at = find(key, '}:limit:', 1, true)
+  return sub(key, 1, at + 1) .. 'more:' .. sub(key, at + 8)
 end
 
--- The string of these records, of which `list` holds so many (tag, record, and so on).
-local function together_of(list, last, latest)
-  local contents, records = {}, {}
-  for i = 1, last, 2 do
-    contents[#contents + 1], records[#records + 1] = pack_ints(ENTRY, list[i], #list[i + 1]), list[i + 1]
-  end
-  return pack_ints('<I8I2', latest, #records) .. concat(contents) .. concat(records)
+-- A rule's record; false, if there is none.
+local function record_of(key, all, tag)
+  local at, next_at = place_of(all, tag)
+  if at then return sub(all, at, next_at - 1) end
+  return next_at and call('HGET', more_of(key), tag)
 end
 
--- Those records of a string, as such a list, that have not ended long ago and of which `left_out` has no tag.
-local function others_in(all, left_out)
-  local list, last, many = {}, 0, unpack_ints('<I2', all, COUNT_AT)
-  local place = CONTENTS_AT + many * ENTRY_SIZE
-  for at = CONTENTS_AT, place - 1, ENTRY_SIZE do
-    local tag, size = unpack_ints(ENTRY, all, at)
-    -- A clock may go back, and then they count again.
-    if not left_out[tag] and unpack_ints('<I8', all, place + ENDS - 1) > now - slack_us then
-      list[last + 1], list[last + 2] = tag, sub(all, place, place + size - 1)
-      last = last + 2
-    end
-    place = place + size
-  end
-  return list, last
-end
-
--- How long a subject's records are kept, the last of which ends at `latest`. Callers put it off when that passes into another span of
--- `slack_us`, and then until well after that span: so it is done seldom.
+-- How long records are kept of which the last ends at `latest`. Callers put it off when that passes into another span of `slack_us`, and
+-- then until well after that span: so it is done seldom.
 local function keep_for(latest)
   return format('%d', ceil((latest - now) / 1000) + 2 * slack_ms)
 end
 
--- Never brought forward.
-local function put_off(key, latest)
+-- Never brought forward. The hash is kept as long as the string.
+local function put_off(key, all, latest)
+  local _, has_more = extent(all)
   call('PEXPIRE', key, keep_for(latest), 'GT')
+  if has_more then call('PEXPIRE', more_of(key), keep_for(latest), 'GT') end
 end
 
--- Stores the whole string; `was` is what was read.
+-- Stores the string; `was` is what was read.
 local function save(key, was, all, latest, before)
   if not was then
     call('PSETEX', key, keep_for(latest), all)
     return
   end
   if #was == #all then call('SETRANGE', key, '0', all) else call('SET', key, all, 'KEEPTTL') end
-  if latest - latest % slack_us > before then put_off(key, latest) end
+  if latest - latest % slack_us > before then put_off(key, all, latest) end
+end
+
+-- Stores these in the hash: tag, record, and so on.
+local function save_more(key, list, latest)
+  if #list == 0 then return end
+  local more = more_of(key)
+  -- With its first records it has no end.
+  if call('HSET', more, unpack(list)) > 0 then call('PEXPIRE', more, keep_for(latest), 'NX') end
+end
+
+-- The string of these records, of which `list` holds so many (tag, record, and so on).
+local function together_of(list, last, latest, has_more)
+  local contents, records, n, at = {}, {}, 0, CONTENTS_AT + last / 2 * ENTRY_SIZE
+  for i = 1, last, 2 do
+    n = n + 1
+    contents[n], records[n] = pack_ints(ENTRY, list[i], at), list[i + 1]
+    at = at + #list[i + 1]
+  end
+  if has_more then n = n + MORE end
+  return pack_ints('<I8I2', latest, n) .. concat(contents) .. concat(records)
+end
+
+-- Those records of a string, as such a list, that have not ended long ago and of which `left_out` has no tag.
+local function others_in(all, left_out)
+  local list, last, records_at = {}, 0, (extent(all))
+  for entry = CONTENTS_AT, records_at - 1, ENTRY_SIZE do
+    local tag, at = unpack_ints(ENTRY, all, entry)
+    -- A clock may go back, and then they count again.
+    if not left_out[tag] and unpack_ints('<I8', all, at + ENDS - 1) > now - slack_us then
+      local _, next_at = place_of(all, tag)
+      list[last + 1], list[last + 2] = tag, sub(all, at, next_at - 1)
+      last = last + 2
+    end
+  end
+  return list, last
+end
+
+-- Writes records of which one is new, or longer than it was.
+local function rewrite(key, was, before, list, last, latest)
+  local written, here, count, more, has_more, _ = {}, {}, 0, {}, false, nil
+  for i = 1, last, 2 do written[list[i]] = true end
+  if was then
+    here, count = others_in(was, written)
+    _, has_more = extent(was)
+  end
+  for i = 1, last, 2 do
+    local tag, value, at, may_be_there = list[i], list[i + 1], nil, nil
+    if was then at, may_be_there = place_of(was, tag) end
+    if #value > LONG or (not at and (count >= 2 * HERE_MAX or (may_be_there and call('HEXISTS', more_of(key), tag) == 1))) then
+      more[#more + 1] = tag
+      more[#more + 1] = value
+    else
+      here[count + 1], here[count + 2] = tag, value
+      count = count + 2
+    end
+  end
+  save_more(key, more, latest)
+  save(key, was, together_of(here, count, latest, has_more or #more > 0), latest, before)
 end
 
 -- Writes these records, of which the last ends at `latest`, to what was read.
 local function write(key, was, before, list, last, latest)
   if last == 0 then return end
-  if not was then return save(key, was, together_of(list, last, latest), latest, before) end
   if latest < before then latest = before end
-  local all, is_short = was, #was <= SHORT
+  if not was then return rewrite(key, was, before, list, last, latest) end
+  local all, more = was, {}
   for i = 1, last, 2 do
-    local value = list[i + 1]
-    local at, size = place_of(all, list[i])
-    if size ~= #value then
-      -- One more, or of another length.
-      local written = {}
-      for j = 1, last, 2 do written[list[j]] = true end
-      local others, count = others_in(was, written)
-      for j = 1, last do others[count + j] = list[j] end
-      return save(key, was, together_of(others, count + last, latest), latest, before)
-    end
-    if is_short then
-      all = sub(all, 1, at - 1) .. value .. sub(all, at + size)
+    local tag, value = list[i], list[i + 1]
+    local at, next_at = place_of(all, tag)
+    if at and next_at - at == #value then
+      all = sub(all, 1, at - 1) .. value .. sub(all, next_at)
+    elseif not at and next_at and call('HEXISTS', more_of(key), tag) == 1 then
+      more[#more + 1] = tag
+      more[#more + 1] = value
     else
-      call('SETRANGE', key, format('%d', at - 1), value)
+      return rewrite(key, was, before, list, last, latest)
     end
   end
-  local header = pack_ints('<I8', latest)
-  if is_short then
-    call('SETRANGE', key, '0', header .. sub(all, COUNT_AT))
-  elseif latest > before then
-    call('SETRANGE', key, '0', header)
-  end
-  if latest - latest % slack_us > before then put_off(key, latest) end
+  save_more(key, more, latest)
+  save(key, was, pack_ints('<I8', latest) .. sub(all, COUNT_AT), latest, before)
 end

@@ -12,7 +12,7 @@ define('limit_reserve', function(first_key, at, shared, keep)
   if open >= OPEN_MAX then return 'f' .. pack_ints('<I8', now) end
   local all, before = nil, 0
   if #rules > 0 then all, before = records_of(key) end
-  local reply, last, latest = test(CHECK, cost, rules, all, before)
+  local reply, last, latest = test(CHECK, cost, rules, key, all, before)
   if not last then return reply end
 
   local own, charged = {}, 1

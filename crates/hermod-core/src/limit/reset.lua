@@ -9,15 +9,24 @@ define('limit_reset', function(first_key, at, _, keep)
   for _ = 1, count do
     local tag
     tag, at = unpack_ints('<c8', given, at)
-    local place = all and not dropped[tag] and place_of(all, tag)
-    if place then
-      found, dropped[tag] = found + 1, true
-      if unpack_ints('<I8', all, place + ENDS - 1) > now then forgotten = forgotten + 1 end
+    if all and not dropped[tag] then
+      local place, may_be_there = place_of(all, tag)
+      local record = place and sub(all, place, may_be_there - 1) or may_be_there and call('HGET', more_of(key), tag)
+      if record then
+        found, dropped[tag] = found + 1, true
+        if not place then call('HDEL', more_of(key), tag) end
+        if unpack_ints('<I8', record, ENDS) > now then forgotten = forgotten + 1 end
+      end
     end
   end
   if found > 0 then
-    local latest, list, last = (unpack_ints('<I8', all)), others_in(all, dropped)
-    if last == 0 then call('DEL', key) else save(key, all, together_of(list, last, latest), latest, latest) end
+    local latest, _, has_more = (unpack_ints('<I8', all)), extent(all)
+    local list, last = others_in(all, dropped)
+    if last == 0 and not has_more then
+      call('DEL', key)
+    else
+      save(key, all, together_of(list, last, latest, has_more), latest, latest)
+    end
   end
   local reply = 'a' .. pack_ints('<I8', forgotten)
   if keep then keep(reply) end

@@ -47,7 +47,7 @@ define('limit_settle', function(first_key, at, _, keep)
         else
           local stored = values[tag]
           if stored == nil then
-            stored = before > now and record_in(all, tag)
+            stored = before > now and record_of(key, all, tag)
             changed[#changed + 1] = tag
           end
           values[tag] = meter(what, cost, stored, ruled(kind, 0, p1, p2, p3, p4, p5))
