@@ -29,7 +29,7 @@ impl Charger {
         let mut options = Options::new(Address::parse(url)?);
         set(&mut options);
         let engine = Redis::open(options).await?;
-        let rules = rule(Meter::Bucket(Bucket::new(BURST, PERIOD, BURST, 0)?))?;
+        let rules = rule("r", Meter::Bucket(Bucket::new(BURST, PERIOD, BURST, 0)?))?;
         Ok(Charger { engine, space: SpaceId::new(unique("outage"))?, rules })
     }
 
@@ -47,7 +47,12 @@ impl Charger {
 
     /// The same engine and space under another rule.
     pub(super) fn under(&self, meter: Meter) -> Result<Charger> {
-        Ok(Charger { rules: rule(meter)?, ..self.clone() })
+        self.under_rule("r", meter)
+    }
+
+    /// The same engine and space under a rule of this name.
+    pub(super) fn under_rule(&self, id: &str, meter: Meter) -> Result<Charger> {
+        Ok(Charger { rules: rule(id, meter)?, ..self.clone() })
     }
 
     pub(super) fn engine(&self) -> &Redis {
@@ -85,6 +90,6 @@ impl Charger {
     }
 }
 
-fn rule(meter: Meter) -> Result<Rules> {
-    Ok(Arc::from([Arc::new(Limited::enforced(RuleId::new("r")?, meter))]))
+fn rule(id: &str, meter: Meter) -> Result<Rules> {
+    Ok(Arc::from([Arc::new(Limited::enforced(RuleId::new(id)?, meter))]))
 }

@@ -52,3 +52,27 @@ async fn no_key_without_expiry() -> Result<()> {
     ensure!(redis.ask::<i64>(&["PTTL", hermod_core::key::META])? == -1, "what the data was created with must stay");
     Ok(())
 }
+
+/// Of a subject with many counters some stand in a hash beside its string. Both end together, also where one that stands in the other lasts
+/// longer than all others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_beside_a_string_ends_with_it() -> Result<()> {
+    let redis = Redis::start()?;
+    let charger = Charger::open(&redis.url(), |_| {}).await?;
+    let charge = async |number: u64, hours: u64| -> Result<(i64, i64)> {
+        let meter = Meter::Bucket(Bucket::new(1, Micros::saturating(hours * 3_600_000_000), 100, 0)?);
+        charger.under_rule(&format!("r{number}"), meter)?.charge("crowd").await?;
+        let here = charger.key("crowd")?;
+        let beside = hermod_core::key::more(&here);
+        Ok((redis.ask(&["PTTL", &here])?, redis.ask(&["PTTL", &beside])?))
+    };
+    for number in 0..16 {
+        let (here, beside) = charge(number, 1).await?;
+        ensure!(here > 0 && beside == -2, "the string has {here} ms, what stands beside it {beside}");
+    }
+    for (number, hours) in [(16, 1), (17, 1), (16, 3), (0, 1), (17, 5), (3, 7), (17, 1)] {
+        let (here, beside) = charge(number, hours).await?;
+        ensure!(here > 0 && (here - beside).abs() < 21_000, "the string has {here} ms, what stands beside it {beside}");
+    }
+    Ok(())
+}
