@@ -42,8 +42,15 @@ impl Script {
 pub struct Library {
     /// Its name on the store.
     pub name: String,
-    /// The whole text.
-    pub text: String,
+    single: String,
+    cluster: String,
+}
+
+impl Library {
+    /// The whole text, for a single node or for those of a Cluster: there a script touches no key but those it was sent for.
+    pub fn text(&self, is_cluster: bool) -> &str {
+        if is_cluster { &self.cluster } else { &self.single }
+    }
 }
 
 /// The text of a file, by its path under `src/`.
@@ -78,8 +85,9 @@ const TEXT: &str = library! {
 /// The library.
 pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let name = format!("hermod_{:016x}", xxh3_64(TEXT.as_bytes()));
-    let text = format!("#!lua name={name}\nlocal PREFIX = '{name}_'\n{TEXT}");
-    Library { name, text }
+    let text = |is_cluster: bool| format!("#!lua name={name}\nlocal PREFIX, IS_CLUSTER = '{name}_', {is_cluster}\n{TEXT}");
+    let (single, cluster) = (text(false), text(true));
+    Library { name, single, cluster }
 });
 
 /// Every operation's function, so that a runner can prepare for them.
@@ -117,9 +125,9 @@ mod tests {
     fn every_operation_has_its_function() {
         for script in SCRIPTS {
             let define = format!("\ndefine('{}', ", script.name.replace('/', "_"));
-            assert_eq!(LIBRARY.text.matches(&define).count(), 1, "{}", script.name);
+            assert_eq!(LIBRARY.text(false).matches(&define).count(), 1, "{}", script.name);
         }
-        assert_eq!(LIBRARY.text.matches("\ndefine('").count(), SCRIPTS.len());
+        assert_eq!(LIBRARY.text(false).matches("\ndefine('").count(), SCRIPTS.len());
     }
 
     #[test]

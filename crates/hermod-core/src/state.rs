@@ -166,7 +166,7 @@ impl State {
 
     /// Every record as Redis would hold it, with the time from which it means nothing any more.
     pub fn dump(&self, out: &mut BTreeMap<String, (String, Micros)>) {
-        // On Redis the records of a subject are one string: its key, then the tag of the rule.
+        // On Redis the records of a subject are mostly one string: its key, then the tag of the rule.
         self.limits.table.dump(out, |tag, rule, subject| format!("hm:{{{tag}}}:limit:{subject} {}", Tag::of_id(rule)));
         self.leases.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:lease:{subject}"));
         self.reserves.table.dump(out, |tag, subject, _| format!("hm:{{{tag}}}:reserve:{subject}"));

@@ -223,7 +223,8 @@ async fn a_slot_moves_mid_load() -> Result<()> {
             let used = charger.used(&subject).await?;
             let answered = account.acknowledged + account.weak;
             ensure!(used >= answered && used <= answered + account.unknown, "{name}: {subject} has {used} used of {account:?}");
-            ensure!(account.unknown <= 3, "{name}: {subject} was not answered {} times", account.unknown);
+            // A machine that stalls may leave some without an answer; one that a move leaves without would have hundreds.
+            ensure!(account.unknown <= 20, "{name}: {subject} was not answered {} times", account.unknown);
         }
     }
     Ok(())

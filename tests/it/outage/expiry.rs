@@ -70,9 +70,21 @@ async fn what_stands_beside_a_string_ends_with_it() -> Result<()> {
         let (here, beside) = charge(number, 1).await?;
         ensure!(here > 0 && beside == -2, "the string has {here} ms, what stands beside it {beside}");
     }
+    let is_kept_alike = |here: i64, beside: i64| {
+        ensure!(here > 0 && (here - beside).abs() < 21_000, "the string has {here} ms, what stands beside it {beside}");
+        Ok(())
+    };
     for (number, hours) in [(16, 1), (17, 1), (16, 3), (0, 1), (17, 5), (3, 7), (17, 1)] {
         let (here, beside) = charge(number, hours).await?;
-        ensure!(here > 0 && (here - beside).abs() < 21_000, "the string has {here} ms, what stands beside it {beside}");
+        is_kept_alike(here, beside)?;
     }
-    Ok(())
+    // The string ended a little earlier: what it left behind is not taken up again, nor is its end.
+    let here = charger.key("crowd")?;
+    redis.ask::<()>(&["DEL", &here])?;
+    redis.ask::<()>(&["PEXPIRE", &hermod_core::key::more(&here), "9000"])?;
+    for number in 0..16 {
+        charge(number, 1).await?;
+    }
+    let (here, beside) = charge(17, 1).await?;
+    is_kept_alike(here, beside)
 }

@@ -26,12 +26,8 @@ local function check_afresh(key, all, before, keep)
   if not fresh_reply then
     local last
     fresh_reply, last, fresh_till = test(act, cost, rules, key, nil, 0)
-    fresh = act ~= PEEK and last == 2 * count
-    if fresh and only_buckets then
-      fresh = pack_ints('<I8', fresh_till) .. contents .. fresh_reply
-    else
-      fresh = false
-    end
+    local is_plain = only_buckets and count <= HERE_MAX and act ~= PEEK and last == 2 * count
+    fresh = is_plain and pack_ints('<I8', fresh_till) .. contents .. fresh_reply
   end
   if not fresh then return check_all(key, all, before, keep) end
   save(key, all, fresh, fresh_till, before)

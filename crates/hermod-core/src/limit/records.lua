@@ -1,8 +1,8 @@
 -- limit/records.lua, twin of limit/records.rs: what scripts share about the records of a subject
 -- KEYS    none of its own: hm:{space/pp}:limit:<subject>  STRING  <I8I2 when the last record ends, or later; how many are here, and MORE if
 --         others are in the hash>, per record <c8I4 the tag of its rule, where it begins>; then the records (limit/meter.lua), in that order
---         hm:{space/pp}:more:<subject>  HASH  tag -> record: those that are long, or too many for the string. Not named by the caller, as few
---         have it: while its slot moves, who needs it is told that the store cannot be reached
+--         hm:{space/pp}:more:<subject>  HASH  tag -> record: those that are long, or too many for the string. Never on a Cluster: as few
+--         need it, callers do not name it
 -- ARGV    none of its own
 -- REPLY   none of its own
 --
@@ -10,6 +10,7 @@
 local COUNT_AT, CONTENTS_AT, ENTRY, ENTRY_SIZE, MORE = 9, 11, '<c8I4', 12, 32768
 -- So many records stand in a string, none of them longer than this: every check reads them all.
 local HERE_MAX, LONG = 16, 161
+if IS_CLUSTER then HERE_MAX, LONG = MORE - 1, 4294967295 end
 
 -- The string, and when the last record ends (0: there is none): where that is not after now, none of them means anything.
 local function records_of(key)
@@ -26,15 +27,15 @@ local function extent(all)
   return CONTENTS_AT + many * ENTRY_SIZE, has_more
 end
 
--- Where a rule's record begins, and where the next does. If there is none, nothing, and whether there may be one in the hash.
+-- Where a rule's record begins, and where the next does: nothing, if it is not in the string. And whether there are others in the hash.
 local function place_of(all, tag)
   local entry, records_at, has_more = find(all, tag, CONTENTS_AT, true), extent(all)
   -- By chance it may stand where no entry begins.
   while entry and (entry - CONTENTS_AT) % ENTRY_SIZE > 0 do entry = find(all, tag, entry + 1, true) end
-  if not entry or entry >= records_at then return nil, has_more end
+  if not entry or entry >= records_at then return nil, nil, has_more end
   local next_at = #all + 1
   if entry + ENTRY_SIZE < records_at then next_at = unpack_ints('<I4', all, entry + ENTRY_SIZE + 8) end
-  return unpack_ints('<I4', all, entry + 8), next_at
+  return unpack_ints('<I4', all, entry + 8), next_at, has_more
 end
 
 -- The name of the hash. No space has a brace in its name.
@@ -45,9 +46,9 @@ end
 
 -- A rule's record; false, if there is none.
 local function record_of(key, all, tag)
-  local at, next_at = place_of(all, tag)
+  local at, next_at, has_more = place_of(all, tag)
   if at then return sub(all, at, next_at - 1) end
-  return next_at and call('HGET', more_of(key), tag)
+  return has_more and call('HGET', more_of(key), tag)
 end
 
 -- How long records are kept of which the last ends at `latest`. Callers put it off when that passes into another span of `slack_us`, and
@@ -73,12 +74,19 @@ local function save(key, was, all, latest, before)
   if latest - latest % slack_us > before then put_off(key, all, latest) end
 end
 
--- Stores these in the hash: tag, record, and so on.
-local function save_more(key, list, latest)
+-- Stores these in the hash: tag, record, and so on. `is_first`: there were none in it.
+local function save_more(key, list, latest, is_first)
   if #list == 0 then return end
-  local more = more_of(key)
+  local more, added = more_of(key), 0
+  -- What a string that has ended left behind is not taken up again.
+  if is_first then call('DEL', more) end
+  for i = 1, #list, 1000 do
+    local last = i + 999
+    if last > #list then last = #list end
+    added = added + call('HSET', more, unpack(list, i, last))
+  end
   -- With its first records it has no end.
-  if call('HSET', more, unpack(list)) > 0 then call('PEXPIRE', more, keep_for(latest), 'NX') end
+  if added > 0 then call('PEXPIRE', more, keep_for(latest), 'NX') end
 end
 
 -- The string of these records, of which `list` holds so many (tag, record, and so on).
@@ -95,39 +103,46 @@ end
 
 -- Those records of a string, as such a list, that have not ended long ago and of which `left_out` has no tag.
 local function others_in(all, left_out)
-  local list, last, records_at = {}, 0, (extent(all))
-  for entry = CONTENTS_AT, records_at - 1, ENTRY_SIZE do
+  local list, last, next_at, records_at = {}, 0, #all + 1, (extent(all))
+  for entry = records_at - ENTRY_SIZE, CONTENTS_AT, -ENTRY_SIZE do
     local tag, at = unpack_ints(ENTRY, all, entry)
     -- A clock may go back, and then they count again.
     if not left_out[tag] and unpack_ints('<I8', all, at + ENDS - 1) > now - slack_us then
-      local _, next_at = place_of(all, tag)
       list[last + 1], list[last + 2] = tag, sub(all, at, next_at - 1)
       last = last + 2
     end
+    next_at = at
   end
   return list, last
 end
 
--- Writes records of which one is new, or longer than it was.
+-- Writes records of which one is new, or of another length than it was.
 local function rewrite(key, was, before, list, last, latest)
-  local written, here, count, more, has_more, _ = {}, {}, 0, {}, false, nil
-  for i = 1, last, 2 do written[list[i]] = true end
+  local written, here, count, more, has_more, room = {}, {}, 0, {}, false, 0
+  for i = 1, last, 2 do
+    written[list[i]] = true
+    if was and place_of(was, list[i]) then room = room - 1 end
+  end
   if was then
     here, count = others_in(was, written)
-    _, has_more = extent(was)
+    local _, is_there = extent(was)
+    has_more = is_there
   end
+  room = room + HERE_MAX - count / 2
   for i = 1, last, 2 do
-    local tag, value, at, may_be_there = list[i], list[i + 1], nil, nil
-    if was then at, may_be_there = place_of(was, tag) end
-    if #value > LONG or (not at and (count >= 2 * HERE_MAX or (may_be_there and call('HEXISTS', more_of(key), tag) == 1))) then
+    local tag, value = list[i], list[i + 1]
+    local is_here, is_long = was and place_of(was, tag), #value > LONG
+    local is_more = not is_here and has_more and call('HEXISTS', more_of(key), tag) == 1
+    if is_long or is_more or not (is_here or room > 0) then
       more[#more + 1] = tag
       more[#more + 1] = value
     else
       here[count + 1], here[count + 2] = tag, value
       count = count + 2
+      if not is_here then room = room - 1 end
     end
   end
-  save_more(key, more, latest)
+  save_more(key, more, latest, not has_more)
   save(key, was, together_of(here, count, latest, has_more or #more > 0), latest, before)
 end
 
@@ -139,16 +154,16 @@ local function write(key, was, before, list, last, latest)
   local all, more = was, {}
   for i = 1, last, 2 do
     local tag, value = list[i], list[i + 1]
-    local at, next_at = place_of(all, tag)
+    local at, next_at, has_more = place_of(all, tag)
     if at and next_at - at == #value then
       all = sub(all, 1, at - 1) .. value .. sub(all, next_at)
-    elseif not at and next_at and call('HEXISTS', more_of(key), tag) == 1 then
+    elseif not at and has_more and call('HEXISTS', more_of(key), tag) == 1 then
       more[#more + 1] = tag
       more[#more + 1] = value
     else
       return rewrite(key, was, before, list, last, latest)
     end
   end
-  save_more(key, more, latest)
+  save_more(key, more, latest, false)
   save(key, was, pack_ints('<I8', latest) .. sub(all, COUNT_AT), latest, before)
 end

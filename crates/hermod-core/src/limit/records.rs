@@ -1,4 +1,4 @@
-//! The records of a subject, as Redis holds them: all in one string. Twin of `records.lua`.
+//! The records of a subject, as Redis holds them: in one string, and what does not fit in a hash beside it. Twin of `records.lua`.
 //!
 //! It is `latest u64`, when the last of them ends, or later; `count u16`, and [`MORE`] if others are in a hash; per record `tag [8], where it
 //! begins u32`, counted from 1 as scripts do; then the records ([`Tally`]) in the same order. The embedded engine has no such string: it

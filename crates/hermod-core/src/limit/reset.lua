@@ -10,11 +10,10 @@ define('limit_reset', function(first_key, at, _, keep)
     local tag
     tag, at = unpack_ints('<c8', given, at)
     if all and not dropped[tag] then
-      local place, may_be_there = place_of(all, tag)
-      local record = place and sub(all, place, may_be_there - 1) or may_be_there and call('HGET', more_of(key), tag)
+      local record = record_of(key, all, tag)
       if record then
         found, dropped[tag] = found + 1, true
-        if not place then call('HDEL', more_of(key), tag) end
+        if not place_of(all, tag) then call('HDEL', more_of(key), tag) end
         if unpack_ints('<I8', record, ENDS) > now then forgotten = forgotten + 1 end
       end
     end

@@ -76,6 +76,10 @@ impl Connection {
         in_time(to_one_node(&address.for_listening().kind, &config)).await
     }
 
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Connection::Cluster(_))
+    }
+
     /// Sends one command to the node it is for.
     pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         match self {

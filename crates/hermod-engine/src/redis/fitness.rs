@@ -61,7 +61,7 @@ async fn load_everywhere(connection: &mut Connection) -> Result<(), Unfit> {
     if connection.send_everywhere(list).await?.iter().all(is_there) {
         return Ok(());
     }
-    let load = cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(&LIBRARY.text).clone();
+    let load = cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(LIBRARY.text(connection.is_cluster())).clone();
     match connection.send_everywhere(load).await {
         // It is fit all the same, and whoever asks is told.
         Err(fault) if fault.code() == Some("OOM") => {
@@ -75,7 +75,7 @@ async fn load_everywhere(connection: &mut Connection) -> Result<(), Unfit> {
 /// Loads the library on the node of `key`.
 pub(super) async fn load(connection: &mut Connection, key: &str) -> Result<(), RedisError> {
     let mut pipeline = Pipeline::new();
-    pipeline.cmd("FUNCTION").arg("LOAD").arg(&LIBRARY.text);
+    pipeline.cmd("FUNCTION").arg("LOAD").arg(LIBRARY.text(connection.is_cluster()));
     for loaded in connection.send_all(pipeline, key).await? {
         match loaded.extract_error() {
             // Another caller was first.
