@@ -18,7 +18,7 @@
 --
 -- All of it is one library of functions: what stands outside of them is made once, when the library is loaded, and stays from one call to
 -- the next. So `begin` sets what belongs to a call, and an operation what is its own, before it is read: the call before may have ended anywhere.
--- A function can see 200 locals at most; those of queues see 187.
+-- A function can see 200 locals at most; those of queues see 190.
 
 -- What there is while a function runs, and not yet while the library is loaded: begin_call() gets it.
 local call, unpack_ints, pack_ints, sub, find, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs, pcall

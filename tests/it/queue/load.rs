@@ -18,6 +18,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// that hangs takes its time to fail.
 const UNANSWERED_MAX: u32 = 3;
 
+/// A worker of which so long nothing was heard may be taken for dead: its time is 2 s at least.
+const SILENT_US: u64 = 1_500_000;
+
 /// Those who push and claim, until they are told to stop. What is not answered they try no more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
@@ -92,13 +95,15 @@ impl Load {
             self.ledger.handed(n, one["id"].as_str().context("an id")?, token, due, until, asked)?;
             tokens.push((n, token));
         }
-        if deliveries.is_empty() || !self.ack(team, queue, deliveries, &tokens).await? {
+        let heard = body.get("worker").map(|_| asked);
+        if deliveries.is_empty() || !self.ack(team, queue, deliveries, &tokens, heard).await? {
             return Ok(if deliveries.is_empty() { Some(0) } else { None });
         }
         Ok(Some(deliveries.len()))
     }
 
-    async fn ack(&self, team: &Caller, queue: &str, deliveries: &[Value], tokens: &[(u64, u64)]) -> Result<bool> {
+    /// Acks, where a worker was `heard` of last.
+    async fn ack(&self, team: &Caller, queue: &str, deliveries: &[Value], tokens: &[(u64, u64)], heard: Option<u64>) -> Result<bool> {
         for (n, token) in tokens {
             self.ledger.settling(*n, *token);
         }
@@ -116,7 +121,10 @@ impl Load {
                 self.acked.fetch_add(1, Ordering::SeqCst);
             } else {
                 ensure!(item["outcome"] == "stale", "{item}");
-                self.ledger.was_stale(*n, *token)?;
+                // Who is silent for so long has lost what it holds, also before its lease ends.
+                if heard.is_none_or(|heard| self.ledger.now() < heard + SILENT_US) {
+                    self.ledger.was_stale(*n, *token)?;
+                }
             }
         }
         Ok(true)

@@ -22,8 +22,8 @@ local function as_they_are(cost, rules)
   return concat(shown, '', 1, count)
 end
 
--- Tests every rule on what was read: the reply; and if none refused, how many of `writes` are to be written, and when the one that ends last
--- does. Nothing is written yet.
+-- Tests every rule on what was read: the reply; and if none refused, how many of `writes` are to be written, and when the one that ends
+-- last does. Nothing is written yet.
 local function test(act, cost, rules, key, all, latest)
   local tags, count, last, till_max = rules.tags, #rules, 0, 0
   local is_any = latest > now

@@ -5,8 +5,9 @@
 --         they are, and nothing was changed. What is kept for an idempotency key is 'a' <I8 now> and the same
 -- What was given last, for all operations that differ in their keys only.
 local given_at, act, cost, rules, count
--- What stands before the records in a string that holds those of these rules and no others, none longer than its head; and where they begin.
-local contents, first_at
+-- What stands before the records in a string that holds those of these rules and no others, none longer than its head; where they
+-- begin, and how long that string is.
+local contents, first_at, own_size
 
 -- Under any rules: all are tested before one is charged.
 local function check_all(key, all, before, keep)
@@ -19,18 +20,24 @@ local function check_all(key, all, before, keep)
 end
 
 -- Where nothing is owed any more, as most find it who come back after a while, all operations that differ in their keys only come to
--- the same, and it is made once for them: the reply, and the string that is written, where all of the rules are buckets and are charged. `all` holds
--- records of these rules and no others, the last of which ended at `before`; or there is none.
-local fresh_reply, fresh, fresh_till
+-- the same, and it is made once for them: the reply, and the string that is written, where all of the rules are buckets and are
+-- charged. `all` holds records of these rules and no others, the last of which ended at `before`; or there is none.
+local fresh_reply, fresh, fresh_till, fresh_span
 local function check_afresh(key, all, before, keep)
   if not fresh_reply then
     local last
     fresh_reply, last, fresh_till = test(act, cost, rules, key, nil, 0)
     local is_plain = only_buckets and count <= HERE_MAX and act ~= PEEK and last == 2 * count
     fresh = is_plain and pack_ints('<I8', fresh_till) .. contents .. fresh_reply
+    if fresh then fresh_span = fresh_till - fresh_till % slack_us end
   end
   if not fresh then return check_all(key, all, before, keep) end
-  save(key, all, fresh, fresh_till, before)
+  if all then
+    call('SETRANGE', key, '0', fresh)
+    if fresh_span > before then put_off(key, all, fresh_till) end
+  else
+    save(key, nil, fresh, fresh_till, 0)
+  end
   if keep then keep('a' .. pack_ints('<I8', now) .. fresh_reply) end
   return fresh_reply
 end
@@ -49,8 +56,8 @@ local function check_one(key, all, before, keep)
   return value
 end
 
--- Under up to three buckets, and no other rules: no table is filled, which is a tenth of the time. What refuses, if only as a shadow, is left
--- to check_all.
+-- Under up to three buckets, and no other rules: no table is filled, which is a tenth of the time. What refuses, if only as a shadow,
+-- is left to check_all.
 local function check_few(key, all, before, keep)
   local reply, refused, till = bucket(act, cost, all, rules[1], first_at)
   if count > 1 then
@@ -87,13 +94,14 @@ define('limit_check', function(first_key, at, shared, keep)
       rules.contents = contents
     end
     first_at = COUNT_AT + #contents
+    own_size = first_at - 1 + count * HEAD_SIZE
   end
   local key = KEYS[first_key]
   if count == 0 then return check_all(key, nil, 0, keep) end
   local all = call('GET', key)
   if not all then return check_afresh(key, nil, 0, keep) end
   local before = unpack_ints('<I8', all)
-  if sub(all, COUNT_AT, first_at - 1) == contents and #all == first_at - 1 + count * HEAD_SIZE then
+  if #all == own_size and find(all, contents, COUNT_AT, true) == COUNT_AT then
     if before <= now then return check_afresh(key, all, before, keep) end
     if only_buckets and count <= 3 then return check_few(key, all, before, keep) end
   elseif count == 1 and only_buckets then
