@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions, AnyRow, AnyTypeInfoKind};
 use sqlx::query::Query;
-use sqlx::{Any, AnyPool, AssertSqlSafe, ConnectOptions, Row, SqlSafeStr, Transaction, TypeInfo, ValueRef};
+use sqlx::{Any, AnyPool, AssertSqlSafe, ConnectOptions, Row, SqlSafeStr, TypeInfo, ValueRef};
 
 use crate::error::CatalogError;
 use crate::migration;
 use crate::options::{Dialect, Target};
+use crate::writing::Writing;
 
 /// How long a call waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -63,6 +64,11 @@ impl Database {
         self.pool.close().await;
     }
 
+    #[cfg(any(test, feature = "exercise"))]
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     pub(crate) fn pool(&self) -> &AnyPool {
         &self.pool
     }
@@ -94,12 +100,8 @@ impl Database {
     }
 
     /// Begins a transaction that will write.
-    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Any>, sqlx::Error> {
-        match self.dialect {
-            // A plain BEGIN would only find out at its first write that it must wait, and then be refused.
-            Dialect::Sqlite => self.pool.begin_with("BEGIN IMMEDIATE").await,
-            Dialect::Postgres | Dialect::Mysql => self.pool.begin().await,
-        }
+    pub(crate) async fn begin(&self) -> Result<Writing, sqlx::Error> {
+        Writing::begin(self.pool.acquire().await?, self.dialect).await
     }
 }
 

@@ -12,6 +12,7 @@ mod following;
 mod globs;
 mod idempotency;
 mod keys;
+mod leaving;
 mod matching;
 mod outage;
 mod queues;
@@ -47,6 +48,7 @@ pub async fn exercise(url: &str) {
     decks::all(&a, &b).await;
     realms::all(&a, &b).await;
     following::all(&a, &b).await;
+    leaving::all(&a, &b).await;
     assert!(a.is_healthy() && b.is_healthy());
     a.close().await;
     b.close().await;

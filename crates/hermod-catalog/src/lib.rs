@@ -34,6 +34,7 @@ mod snapshot;
 mod spaces;
 mod subjects;
 mod write;
+mod writing;
 
 pub use catalog::{Catalog, Matched};
 pub use decks::DeckView;

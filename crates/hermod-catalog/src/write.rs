@@ -17,7 +17,7 @@ use hermod_core::{Micros, Once, RealmId, SpaceId, once};
 use serde::{Deserialize, Serialize};
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
-use sqlx::{Any, Transaction};
+use sqlx::Any;
 use tokio::sync::MutexGuard;
 
 use crate::catalog::{Catalog, Inner};
@@ -27,6 +27,7 @@ use crate::database::{Database, int, sql_int, text, within};
 use crate::definition::CatalogOnce;
 use crate::error::CatalogError;
 use crate::scope::Scope;
+use crate::writing::Writing;
 
 /// How many versions' changes are kept. A server that is further behind reads everything again.
 const CHANGES_KEPT: u64 = 10_000;
@@ -100,7 +101,7 @@ pub(crate) enum Begun<'a> {
 pub(crate) struct Write<'a> {
     inner: &'a Inner,
     turn: MutexGuard<'a, ()>,
-    tx: Transaction<'static, Any>,
+    tx: Writing,
     version: u64,
     now: Micros,
     once: Option<&'a CatalogOnce>,
@@ -119,8 +120,8 @@ impl<'a> Write<'a> {
             return Err(CatalogError::Unavailable("it did not answer last time".into()));
         }
         let mut tx = inner.database.begin().await?;
-        inner.database.query("UPDATE catalog_version SET version = version + 1").execute(&mut *tx).await?;
-        let row = inner.database.query("SELECT version FROM catalog_version").fetch_one(&mut *tx).await?;
+        tx.execute(inner.database.query("UPDATE catalog_version SET version = version + 1")).await?;
+        let row = tx.fetch(inner.database.query("SELECT version FROM catalog_version")).await?.ok_or(sqlx::Error::RowNotFound)?;
         let version = int(&row, "version")?;
         let mut write = Write { inner, turn, tx, version, now: clock::now(), once };
         match write.kept().await? {
@@ -151,15 +152,15 @@ impl<'a> Write<'a> {
     }
 
     pub(crate) async fn execute(&mut self, query: Query<'_, Any, AnyArguments>) -> Result<u64, CatalogError> {
-        Ok(query.execute(&mut *self.tx).await?.rows_affected())
+        Ok(self.tx.execute(query).await?)
     }
 
     pub(crate) async fn fetch(&mut self, query: Query<'_, Any, AnyArguments>) -> Result<Option<AnyRow>, CatalogError> {
-        Ok(query.fetch_optional(&mut *self.tx).await?)
+        Ok(self.tx.fetch(query).await?)
     }
 
     pub(crate) async fn fetch_all(&mut self, query: Query<'_, Any, AnyArguments>) -> Result<Vec<AnyRow>, CatalogError> {
-        Ok(query.fetch_all(&mut *self.tx).await?)
+        Ok(self.tx.fetch_all(query).await?)
     }
 
     /// How many rules for one subject `space` has; an error if there is no such space.
@@ -181,7 +182,7 @@ impl<'a> Write<'a> {
             let query = query.bind(change.kind.as_str()).bind(subject).bind(sql_int(change.subject_rules));
             let query = query.bind(change.deck.as_ref().map(|deck| deck.as_str())).bind(change.ordinal.map(sql_int));
             let query = query.bind(change.realm.as_ref().map(|realm| realm.as_str()));
-            query.execute(&mut *self.tx).await?;
+            self.execute(query).await?;
         }
         let trim = self.query("DELETE FROM changes WHERE version <= ?").bind(sql_int(self.version.saturating_sub(CHANGES_KEPT)));
         self.execute(trim).await?;
@@ -201,7 +202,7 @@ impl<'a> Write<'a> {
         let Some(once) = self.once else { return Ok(None) };
         let statement = "SELECT fingerprint, answer FROM idempotency WHERE space = ? AND once_key = ? AND kept_until > ?";
         let query = self.query(statement).bind(once.space.as_str()).bind(&once.key).bind(sql_int(self.now.get()));
-        let Some(row) = query.fetch_optional(&mut *self.tx).await? else { return Ok(None) };
+        let Some(row) = self.fetch(query).await? else { return Ok(None) };
         if text(&row, "fingerprint")? != hex(once.fingerprint) {
             return Err(once.conflict());
         }
@@ -218,11 +219,12 @@ impl<'a> Write<'a> {
         let sweep = self.query(sweep).bind(now);
         self.execute(sweep).await?;
         let own = self.query("DELETE FROM idempotency WHERE space = ? AND once_key = ?").bind(once.space.as_str()).bind(&once.key);
-        own.execute(&mut *self.tx).await?;
+        self.execute(own).await?;
         let answer = serde_json::to_string(answer).map_err(|fault| CatalogError::Refused(fault.into()))?;
         let statement = "INSERT INTO idempotency (space, once_key, fingerprint, answer, kept_until) VALUES (?, ?, ?, ?, ?)";
         let query = self.query(statement).bind(once.space.as_str()).bind(&once.key).bind(hex(once.fingerprint));
-        query.bind(answer).bind(sql_int(self.now.plus(once::KEEP).get())).execute(&mut *self.tx).await?;
+        let query = query.bind(answer).bind(sql_int(self.now.plus(once::KEEP).get()));
+        self.execute(query).await?;
         Ok(())
     }
 }
