@@ -3,8 +3,12 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use hermod_core::Outcome;
+use hermod_core::queue::claim::Failing;
+use hermod_core::queue::push::{Push, Stored};
+use hermod_core::queue::{Claim, Delivery, Due, Settle, SettleAct, Terms};
+use hermod_core::{Micros, Outcome, QueueId, SpaceId};
 use hermod_engine::Durability;
+use hermod_engine::redis::{Address, Options};
 use hermod_tests::server::Redis;
 use serde_json::json;
 
@@ -76,5 +80,34 @@ async fn a_replay_claims_no_more_than_was_reached() -> Result<()> {
     replica.resume()?;
     assert_eq!(other.charge_once("bot", Some("second")).await?.durability, Durability::Replicas(1));
     assert_eq!(one.used("bot").await?, 2);
+    Ok(())
+}
+
+/// What was found is what is asked about, and another connection may have written it: from Redis 7.2 on only what a connection
+/// wrote itself is waited for, so finding it writes it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_finds_another_writes_what_it_found() -> Result<()> {
+    let store = Redis::start()?;
+    let engine = hermod_engine::Redis::open(Options::new(Address::parse(&store.url())?)).await?;
+    let (place, queue) = (engine.partitions().place(&SpaceId::default_space(), ""), QueueId::new("q")?);
+    let failing = Failing { max_attempts: 3, drops: false, drop_after: None };
+    let changes = || -> Result<u64> { Ok(store.field(&["INFO", "persistence"], "rdb_changes_since_last_save")?.parse()?) };
+    let push = async || -> Result<(Stored, u64)> {
+        let one = Delivery { key: Some("k".into()), ..Delivery::new(Due::In(Micros::ZERO), true, "1") };
+        let before = changes()?;
+        let ran = engine.run(&Push::new(place.clone(), queue.clone(), Terms::default(), failing, vec![one]), None).await?;
+        let Outcome::Done(pushed) = ran.outcome else { anyhow::bail!("not done") };
+        Ok((pushed.stored[0].0, changes()? - before))
+    };
+    assert_eq!(push().await?.0, Stored::Added);
+    let (kept, written) = push().await?;
+    ensure!(kept == Stored::Kept && written > 0, "{kept:?}, {written} changes");
+    let claim = Claim::new(place.clone(), queue.clone(), Terms::default(), 1, Micros::saturating(60_000_000), failing);
+    let Outcome::Done(claimed) = engine.run(&claim, None).await?.outcome else { anyhow::bail!("not done") };
+    let held = claimed.handed.iter().map(|handed| (handed.number, handed.token)).collect();
+    let ack = Settle::new(place.clone(), queue.clone(), Terms::default(), SettleAct::Ack, &failing, held);
+    engine.run(&ack, None).await?;
+    let (finished, written) = push().await?;
+    ensure!(finished == Stored::Finished && written > 0, "{finished:?}, {written} changes");
     Ok(())
 }

@@ -68,6 +68,25 @@ async fn deliveries_arrive_signed_and_are_done() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_made_again_has_no_attempts_of_the_one_before() -> Result<()> {
+    let live = live().await?;
+    let receiver = Receiver::start(|_, _| (NOW, 200, None)).await?;
+    let queue = hook(&receiver.url("/again"), json!({}));
+    live.team.queue("again", queue.clone()).await?;
+    live.team.push("again", json!({"payload": 1})).await?;
+    until_empty(&live.team, "again").await?;
+    let attempts = async || Ok::<_, anyhow::Error>(live.team.get("/v1/queues/again/attempts").await?.expect(200)?["items"].clone());
+    assert_eq!(attempts().await?.as_array().map(Vec::len), Some(1));
+    assert_eq!(live.team.delete("/v1/queues/again").await?.status, 204);
+    live.team.queue("again", queue).await?;
+    assert_eq!(attempts().await?, json!([]));
+    live.team.push("again", json!({"payload": 2})).await?;
+    until_empty(&live.team, "again").await?;
+    live.stop().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_are_tried_again_later_and_later_until_it_is_dead() -> Result<()> {
     let live = live().await?;
     let receiver = Receiver::start(|seen, before| match seen.path.as_str() {

@@ -15,14 +15,18 @@ local function unkey(member, stored, meta)
     sub(stored, 3 + #meta))
 end
 
--- What becomes of a push under this key; nil if it is a new delivery, and 1 if one that was over gave up its key for it.
+-- What becomes of a push under this key. Where it finds another it writes what is there: that is what is asked about, another connection may have
+-- written it, and WAIT is about what a connection wrote last. Nil if it is a new delivery, and 1 if one that was over gave up its key for it.
 local function under(key, mode, time, wanted, payload, drop_after)
   local member = call('HGET', base .. 'key', key)
   if not member then
     local kept = call('GET', base .. 'finished:' .. key)
     if kept then
       local till, finished = unpack_ints('<I8I8', kept)
-      if till > now and mode == 0 then return FINISHED, finished, 0 end
+      if till > now and mode == 0 then
+        call('SET', base .. 'finished:' .. key, kept, 'KEEPTTL')
+        return FINISHED, finished, 0
+      end
       call('DEL', base .. 'finished:' .. key)
     end
     return nil
@@ -39,7 +43,10 @@ local function under(key, mode, time, wanted, payload, drop_after)
     forget(member, meta)
     return nil, 1
   end
-  if mode == 0 then return KEPT, number_of(member), was_due end
+  if mode == 0 then
+    call('HSET', base .. 'key', key, member)
+    return KEPT, number_of(member), was_due
+  end
   if not is_free then
     -- Somebody holds it, or it is dead: it goes on without its key.
     unkey(member, stored, meta)

@@ -221,6 +221,8 @@ impl App {
         if !self.catalog.delete_queue(space, &id, once).await? {
             return Err(no_queue(&id));
         }
+        // What is still asked for the keeper forgets later, as it does what others deleted.
+        let _is_whole = self.forget_queue(space, &id);
         // Its schedules are gone, and so is what they made for later.
         if let Some(queue) = &known
             && let Err(problem) = self.cancel_in(space, queue, runs).await

@@ -74,6 +74,24 @@ impl Watches {
         }
     }
 
+    /// A queue is gone, and what was known of it goes too: not while somebody still asks for it, as one of the same name may come. Whether it went.
+    pub(super) fn forget_queue(&self, space: &SpaceId, queue: &QueueId) -> bool {
+        let is_asked_for = |watched: &Watched| {
+            let mut all = std::iter::once(&watched.all).chain(watched.workers.values());
+            all.any(|watch| Arc::strong_count(watch) > 1)
+        };
+        let mut watches = self.watches.write();
+        let Some(queues) = watches.get_mut(space) else { return true };
+        if queues.get(queue).is_some_and(is_asked_for) {
+            return false;
+        }
+        queues.remove(queue);
+        if queues.is_empty() {
+            watches.remove(space);
+        }
+        true
+    }
+
     /// Signals of this queue may have been lost.
     pub(super) fn forget_all(&self, space: &SpaceId, queue: &QueueId) {
         if let Some(watched) = self.watches.read().get(space).and_then(|queues| queues.get(queue)) {
@@ -361,6 +379,18 @@ mod tests {
         assert_eq!(watch.next().0, Some(us(7)), "later news do not put it off");
         watch.forget();
         assert_eq!((watch.next().0, watch.unknown().len()), (None, 2));
+    }
+
+    #[test]
+    fn a_queue_that_is_gone_is_forgotten_once_nobody_asks_for_it() {
+        let (watches, space, queue) = (Watches::new(2, false), SpaceId::default_space(), QueueId::new("q").unwrap());
+        let asked = (watches.of(&space, &queue), watches.of_worker(&space, &queue, "w"));
+        assert!(!watches.forget_queue(&space, &queue) && Arc::ptr_eq(&asked.0, &watches.of(&space, &queue)), "somebody waits for it");
+        drop(asked.0);
+        assert!(!watches.forget_queue(&space, &queue), "a worker waits for it");
+        drop(asked.1);
+        assert!(watches.forget_queue(&space, &queue) && watches.watches.read().is_empty());
+        assert!(watches.forget_queue(&space, &queue), "there is nothing left to forget");
     }
 
     #[tokio::test]

@@ -34,6 +34,15 @@ pub(crate) struct Staffs {
     unfinished: Notify,
 }
 
+impl Staffs {
+    /// A queue is gone, and its workers with it.
+    fn forget_queue(&self, space: &SpaceId, queue: &QueueId) {
+        let name = (space.clone(), queue.clone());
+        self.table.lock().remove(&name);
+        self.unmoved.lock().remove(&name);
+    }
+}
+
 /// One of them.
 #[derive(Clone, Debug)]
 struct Heard {
@@ -109,6 +118,13 @@ pub(super) fn gone(worker: &WorkerId) -> Problem {
 }
 
 impl App {
+    /// A queue is gone, and what this server remembers of it goes too. Whether all of it went: while somebody still asks for it, some stays.
+    pub(crate) fn forget_queue(&self, space: &SpaceId, queue: &QueueId) -> bool {
+        self.sender.forget(space.as_str(), queue.as_str());
+        self.staffs.forget_queue(space, queue);
+        self.watches.forget_queue(space, queue)
+    }
+
     pub(super) async fn sticky_queue(&self, caller: &Caller, queue: &str, scope: Scope) -> Result<Arc<Queue>, Problem> {
         caller.need(scope)?;
         let queue = self.queue_of(caller, queue).await?;
