@@ -18,18 +18,47 @@ const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 7;
 const SUBJECTS: u64 = 10_000;
 
-pub(crate) async fn run() -> Result<()> {
-    run_with(1, 0.8).await?;
-    run_with(3, 0.7).await
+/// What a subject that comes back finds.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// All of it has come back meanwhile.
+    Nothing,
+    /// Something is used under every rule.
+    Something,
 }
 
-async fn run_with(rules: u64, wanted: f64) -> Result<()> {
+impl Found {
+    /// A bucket of which that is true, though each subject comes some times a second.
+    fn bucket(self) -> Result<Bucket> {
+        let (limit, per) = match self {
+            Found::Nothing => (1_000_000, 1_000_000),
+            Found::Something => (10_000, 3_600_000_000),
+        };
+        Ok(Bucket::new(limit, Micros::saturating(per), 100_000, 0)?)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Found::Nothing => "nothing is used",
+            Found::Something => "some is used",
+        }
+    }
+}
+
+pub(crate) async fn run() -> Result<()> {
+    for found in [Found::Nothing, Found::Something] {
+        run_with(1, found, 0.8).await?;
+        run_with(3, found, 0.7).await?;
+    }
+    Ok(())
+}
+
+async fn run_with(rules: u64, found: Found, wanted: f64) -> Result<()> {
     let store = server::Redis::start()?;
     let engine = hermod_engine::Redis::open(Options::new(Address::parse(&store.url())?)).await?;
     let space = SpaceId::default_space();
     let limited = |n: u64| {
-        let bucket = Bucket::new(1_000_000, Micros::saturating(1_000_000), 1_000_000, 0)?;
-        Ok(Arc::new(Limited::enforced(RuleId::new(format!("bench-{n}"))?, Meter::Bucket(bucket))))
+        Ok(Arc::new(Limited::enforced(RuleId::new(format!("bench-{n}"))?, Meter::Bucket(found.bucket()?))))
     };
     let limited: Rules = (0..rules).map(limited).collect::<Result<Vec<_>>>()?.into();
     let checks = (0..SUBJECTS)
@@ -63,7 +92,7 @@ async fn run_with(rules: u64, wanted: f64) -> Result<()> {
             rounds.add(ours, theirs);
         }
     }
-    let title = format!("check on Redis, {rules} rule(s) in one call, 64 concurrent");
+    let title = format!("check on Redis, {rules} rule(s) in one call, {}, 64 concurrent", found.name());
     rounds.print(&title, "hermod limit/check", "EVALSHA of `return 1`, same client", wanted)
 }
 

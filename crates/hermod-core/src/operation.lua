@@ -5,7 +5,8 @@
 --         <I2BI4I4I2 how many there are that differ in their keys only, keys of each, length of once, length of
 --         its own, which of the following it shares (0: none)>,
 --         once: fingerprint[16] <I8 keep_us, the same for all of a call> note, its own; then what operations share, each once
--- REPLY   <I8I4 now, length> and all replies, each of that length, as one string; or
+-- REPLY   <I8I4 now, length> and all replies, each of that length, as one string; or <I8I2 now, how many> and the reply that all of
+--         them have; or
 --         <I8 now>, then per operation one string: 'R' <I4 length> reply note: kept for its idempotency key
 --       | 'C': the key was another request's | 'T' <I8 now>: what was given is about another time | its own
 --       | 'X' why: it failed, and those after it have not begun; there are no more replies
@@ -14,7 +15,7 @@
 -- What all scripts keep to, because it was measured: everything comes in one argument and goes out
 -- packed, as an argument or a format costs as much as the arithmetic; integers are exact below 2^53;
 -- (a - a % b) / b is the floor of a / b and (a + -a % b) / b its ceiling, exact too, and cost no call; no table
--- or closure is made for each operation where it is not needed.
+-- or closure is made for each operation where it is not needed; and few strings, as Lua reads every byte of a new one, one by one.
 --
 -- All of it is one library of functions: what stands outside of them is made once, when the library is loaded, and stays from one call to
 -- the next. So `begin` sets what belongs to a call, and an operation what is its own, before it is read: the call before may have ended anywhere.
@@ -41,15 +42,21 @@ local function keep_reply(reply)
   call('PSETEX', once_name, keep_px, kept)
 end
 
--- The answer of a call. Replies of one length, as those of checks under the same rules, go out as one string: every item of an answer costs Redis,
--- and whoever reads it, more than its bytes do.
+-- The answer of a call. Replies of one length, as those of checks under the same rules, go out as one string, and those that are the same but
+-- once: every item of an answer costs Redis, and whoever reads it, more than its bytes do.
 local function together(replies, n)
   if n < 3 then return replies end
-  local length = #replies[2]
+  local first, is_same = replies[2], true
+  local length = #first
   if length == 0 then return replies end
   for i = 3, n do
-    if #replies[i] ~= length then return replies end
+    local reply = replies[i]
+    if reply ~= first then
+      if #reply ~= length then return replies end
+      is_same = false
+    end
   end
+  if is_same then return { pack_ints('<I8I2', now, n - 1), first } end
   return { pack_ints('<I8I4', now, length), concat(replies, '', 2, n) }
 end
 

@@ -322,18 +322,22 @@ fn replies_of(value: Value) -> Result<Vec<Reply>, RedisError> {
                 _ => Err(bad_reply()),
             });
             let head = items.next().unwrap_or_else(|| Err(bad_reply()))?;
-            let (time, length) = head.split_first_chunk().ok_or_else(bad_reply)?;
+            let (time, shape) = head.split_first_chunk().ok_or_else(bad_reply)?;
             let now = Micros::new(u64::from_le_bytes(*time)).ok_or_else(bad_reply)?;
-            if length.is_empty() {
+            if shape.is_empty() {
                 return items.map(|item| item.map(|bytes| Reply::at(now, bytes))).collect();
             }
-            // All of one length, together.
-            let length = length.try_into().map(u32::from_le_bytes).ok().and_then(|length| usize::try_from(length).ok());
-            let length = length.filter(|length| *length > 0).ok_or_else(bad_reply)?;
             let all = items.next().unwrap_or_else(|| Err(bad_reply()))?;
-            if all.len() % length != 0 || items.next().is_some() {
+            if items.next().is_some() {
                 return Err(bad_reply());
             }
+            // So many that are the same.
+            if let Ok(many) = shape.try_into().map(u16::from_le_bytes) {
+                return Ok(vec![Reply::at(now, all); usize::from(many)]);
+            }
+            // All of one length, together.
+            let length = shape.try_into().map(u32::from_le_bytes).ok().and_then(|length| usize::try_from(length).ok());
+            let length = length.filter(|length| *length > 0 && all.len() % length == 0).ok_or_else(bad_reply)?;
             Ok(all.chunks(length).map(|bytes| Reply::at(now, bytes.to_vec())).collect())
         }
         Value::ServerError(fault) => Err(fault.into()),
