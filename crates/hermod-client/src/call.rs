@@ -108,14 +108,18 @@ impl Client {
     }
 
     /// Asks for something that may take up to `wait` by design: what bounds other calls comes on top. Repeated
-    /// only if nothing can have happened.
+    /// only if nothing can have happened, also under a caller's own key: it is for who asks again.
     pub(crate) async fn wait_for<T: DeserializeOwned>(
         &self,
         path: &[&str],
+        key: Option<&str>,
         wait: Duration,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         let mut call = self.call_with(Method::POST, path, body)?;
+        if let Some(key) = key {
+            call.headers.insert(IDEMPOTENCY_KEY, header("idempotency key", key)?);
+        }
         call.is_repeatable = false;
         self.send_within(&call, wait).await?.json()
     }

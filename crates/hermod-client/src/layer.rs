@@ -25,11 +25,14 @@
 //! | allowed | passes, after the wait that a queue asks for; the response gets `RateLimit` and `RateLimit-Policy` |
 //! | refused | 429 as `application/problem+json` with `violated-policies`, the same headers and `Retry-After` |
 //! | its subject, cost or attributes are not acceptable | 400 |
+//! | a rule has `on_store_error: closed`, and the server's store is away | 503, whatever [`OnError`] says |
 //! | no answer could be had | by [`OnError`]; never 429 because of that |
 //!
 //! A check is asked for once and must be answered within a second ([`RateLimit::timeout`]): who waits
 //! for it is somebody's request. After five failures in a row nobody is asked for a second, then one
-//! request is sent ahead; while that fails, too, the pauses double up to half a minute.
+//! request is sent ahead; while that fails, too, the pauses double up to half a minute. Answers about one request alone
+//! are no failures: what is not acceptable, a rule that is closed, and a store that is full (507), which is met by
+//! [`OnError`] each time.
 //!
 //! Clones of a layer share what they know of failures, so make one for each route and clone it.
 
@@ -64,6 +67,10 @@ impl Limiter for Client {
 }
 
 /// What becomes of a request when no answer could be had.
+///
+/// A rule's own word goes before it: if one that applies has `on_store_error: closed` and the server says that its store
+/// is away (`store_unavailable`), the request is answered with 503 also under [`OnError::Open`] and [`OnError::Local`].
+/// If the server itself does not answer, or not in time, nobody knows the rules, and this decides alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnError {

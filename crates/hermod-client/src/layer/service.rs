@@ -33,6 +33,8 @@ enum Known {
     Answer(Checked),
     /// The question itself was not acceptable.
     Unacceptable(Box<Problem>),
+    /// A rule says that nothing passes without the store, which is away; to be asked again after this.
+    Closed(Duration),
     /// Nothing: there was no answer.
     Nothing,
 }
@@ -44,21 +46,36 @@ impl<B, L: Limiter> Shared<B, L> {
             let answer = timeout(self.asks.timeout, self.limiter.check(check)).await.unwrap_or(Err(ClientError::Timeout));
             let known = match answer {
                 Ok(checked) => Some(Known::Answer(checked)),
-                // About this request alone. If it counted as a failure, one caller could end the limits of all.
-                Err(ClientError::Problem(problem)) if matches!(problem.status, 400 | 413 | 422) => Some(Known::Unacceptable(problem)),
+                Err(ClientError::Problem(problem)) => told(problem),
                 Err(_) => None,
             };
-            if let Some(known) = known {
+            if known.is_some() {
                 attempt.succeeded();
+            } else {
+                attempt.failed();
+            }
+            if let Some(known) = known.filter(|known| !matches!(known, Known::Nothing)) {
                 // A limiter that answers without its store knows less than what was counted here.
                 if let (Some((local, subject, _)), Known::Answer(Checked { degraded: false, .. })) = (&taken, &known) {
                     local.hand_back(subject);
                 }
                 return known;
             }
-            attempt.failed();
         }
         taken.map_or(Known::Nothing, |(local, subject, cost)| Known::Answer(local.check(&subject, cost)))
+    }
+}
+
+/// What a problem tells of one request; nothing if it is a failure. What does must not count as one: one caller could
+/// end the limits of all.
+fn told(problem: Box<Problem>) -> Option<Known> {
+    match (problem.status, problem.code.as_str()) {
+        (400 | 413 | 422, _) => Some(Known::Unacceptable(problem)),
+        // A check is told so only if a rule has `on_store_error: closed`; without one there is an answer.
+        (_, "store_unavailable") => Some(Known::Closed(problem.retry_after.unwrap_or_default())),
+        // There is no room for this subject; those that are known still have answers.
+        (_, "store_full") => Some(Known::Nothing),
+        _ => None,
     }
 }
 
@@ -103,6 +120,7 @@ where
                 Known::Answer(checked) if checked.allowed => checked,
                 Known::Answer(checked) => return Ok(answer::refused(&checked)),
                 Known::Unacceptable(problem) => return Ok(answer::unacceptable(&problem)),
+                Known::Closed(pause) => return Ok(answer::closed(pause)),
                 Known::Nothing if shared.asks.on_error == OnError::Closed => return Ok(answer::closed(shared.breaker.pause())),
                 Known::Nothing => {
                     request.extensions_mut().insert(Degraded);

@@ -134,7 +134,7 @@ impl Queues<'_> {
     /// It is not tried again after a lost answer: what was handed out with it comes back when its lease ends, or at once
     /// if the server noticed that nobody was there.
     pub async fn claim(&self, queue: &str, request: &ClaimRequest) -> Result<Vec<Claimed>, ClientError> {
-        let handed: Handed = self.client.wait_for(&["v1", "queues", queue, "claim"], request.wait, request).await?;
+        let handed: Handed = self.client.wait_for(&["v1", "queues", queue, "claim"], None, request.wait, request).await?;
         Ok(handed.deliveries)
     }
 

@@ -143,10 +143,17 @@ impl Queues<'_> {
     }
 
     /// Changes all of these, call after call.
+    ///
+    /// An error leaves those of earlier calls changed; with [`Queues::idempotency_key`] the whole can be asked for again,
+    /// and no time is changed twice. If others have come or gone since, a call may not be the one it was: it is refused
+    /// as `idempotency_conflict` then.
     pub async fn change_all(&self, queue: &str, change: BulkChange, which: &Which) -> Result<Bulk, ClientError> {
-        let mut sum = Bulk::default();
+        let (mut sum, mut part) = (Bulk::default(), 0);
         loop {
-            let some = self.change_some(queue, change, which, sum.next.as_deref()).await?;
+            // Numbered, not named by the cursor: one that has moved meanwhile must not make a new key of an old call.
+            let key = self.part_key(part);
+            let some = self.change_by(queue, change, which, sum.next.as_deref(), key.as_deref()).await?;
+            part += 1;
             (sum.done, sum.leased, sum.others) = (sum.done + some.done, sum.leased + some.leased, sum.others + some.others);
             // A cursor that is repeated would never end.
             if some.next.is_none() || some.next == sum.next {
@@ -157,8 +164,20 @@ impl Queues<'_> {
     }
 
     /// Changes up to a thousand of these, from where the last call ended: for who wants to see how it goes on. Tried
-    /// again after a lost answer, except for changes of time, which would be made twice.
+    /// again after a lost answer, except for changes of time without an idempotency key, which would be made twice. A key
+    /// is for one such call: the next cursor needs another.
     pub async fn change_some(&self, queue: &str, change: BulkChange, which: &Which, cursor: Option<&str>) -> Result<Bulk, ClientError> {
+        self.change_by(queue, change, which, cursor, self.key()).await
+    }
+
+    async fn change_by(
+        &self,
+        queue: &str,
+        change: BulkChange,
+        which: &Which,
+        cursor: Option<&str>,
+        key: Option<&str>,
+    ) -> Result<Bulk, ClientError> {
         let (verb, by) = match change {
             BulkChange::Cancel => ("cancel", None),
             BulkChange::Later(by) => ("shift", Some(humantime::format_duration(by).to_string())),
@@ -173,6 +192,6 @@ impl Queues<'_> {
             Which::Tag(tag) => body.tag = Some(tag),
             Which::Dead => body.state = Some("dead"),
         }
-        self.client.charge(&["v1", "queues", queue, verb], None, is_repeatable, &body).await
+        self.client.charge(&["v1", "queues", queue, verb], key, is_repeatable, &body).await
     }
 }

@@ -37,8 +37,9 @@ struct Replying<'a, R> {
 impl Queues<'_> {
     /// Puts a delivery into a queue and waits so long for what its holder replies, in JSON.
     ///
-    /// It is not tried again after a lost answer. If nobody replies in time the error's code is `reply_timeout`; the
-    /// delivery stays.
+    /// It is not tried again after a lost answer. With [`Queues::idempotency_key`] it can be asked for again, with the
+    /// same timeout: nothing is pushed twice, and the answer is what was replied meanwhile. If nobody replies in time the
+    /// error's code is `reply_timeout`; the delivery stays.
     pub async fn ask<P: Serialize, R: DeserializeOwned>(
         &self,
         queue: &str,
@@ -47,7 +48,7 @@ impl Queues<'_> {
     ) -> Result<R, ClientError> {
         let reply = Wanted { timeout: format!("{}ms", timeout.as_millis()) };
         let path = ["v1", "queues", queue, "deliveries"];
-        let answered: Answered<R> = self.client.wait_for(&path, timeout, &Asked { delivery, reply }).await?;
+        let answered: Answered<R> = self.client.wait_for(&path, self.key(), timeout, &Asked { delivery, reply }).await?;
         Ok(answered.reply)
     }
 
@@ -55,6 +56,6 @@ impl Queues<'_> {
     pub async fn reply<R: Serialize>(&self, queue: &str, held: impl Into<Held>, reply: &R) -> Result<SettledDelivery, ClientError> {
         let held = held.into();
         // A token that was used up changes nothing.
-        self.client.charge(&["v1", "queues", queue, "ack"], None, true, &Replying { held: &held, reply }).await
+        self.client.charge(&["v1", "queues", queue, "ack"], self.key(), true, &Replying { held: &held, reply }).await
     }
 }

@@ -1,5 +1,7 @@
 //! What is done in a realm, and what its books say.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde::Serialize;
 
@@ -12,6 +14,10 @@ use super::play::{PlayRequest, RealmTerms};
 use crate::call::random_key;
 use crate::error::ClientError;
 use crate::page::{Page, PageRequest};
+use crate::retry::Retry;
+
+/// How long an audit may take: it reads a whole ledger. The server has a bound of its own.
+const AUDIT_MAX: Duration = Duration::from_secs(600);
 
 /// A refusal is an answer, too: it says its code, and when to ask again if time is all it takes.
 impl Realms<'_> {
@@ -80,9 +86,13 @@ impl Realms<'_> {
         self.client.read(&["v1", "realms", realm, "supply"], &[]).await
     }
 
-    /// Computes every account and every draw again from the ledger.
+    /// Computes every account and every draw again from the ledger. It may take ten minutes, or as long as the client
+    /// waits for other calls if that is longer, and is not tried again.
     pub async fn audit(&self, realm: &str) -> Result<RealmAudit, ClientError> {
-        self.client.read(&["v1", "realms", realm, "audit"], &[]).await
+        let (deadline, try_timeout) = (self.client.deadline.max(AUDIT_MAX), self.client.try_timeout.max(AUDIT_MAX));
+        // One that takes too long would do so again.
+        let client = self.client.clone().with_deadline(deadline).with_try_timeout(try_timeout).with_retry(Retry::never());
+        client.read(&["v1", "realms", realm, "audit"], &[]).await
     }
 
     /// Every change of a realm needs a key, also one that is never repeated. One in the body goes before it.

@@ -15,6 +15,8 @@ const OVERLOADED: &str =
     r#"{"type":"about:blank","title":"Busy","status":503,"detail":"Too much at once.","code":"overloaded","retryable":true}"#;
 const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"The key may not.","code":"forbidden"}"#;
 const BAD_SUBJECT: &str = r#"{"type":"about:blank","title":"Bad","status":400,"detail":"subject must be 1 to 256 bytes.","code":"invalid_field","field":"subject"}"#;
+const FULL: &str = r#"{"title":"Full","status":507,"detail":"The store is full.","code":"store_full","retryable":true}"#;
+const AWAY: &str = r#"{"title":"Away","status":503,"detail":"It does not answer.","code":"store_unavailable","retryable":true}"#;
 
 fn limited(limiter: Scripted, on_error: OnError) -> RateLimitLayer<Body, Scripted> {
     RateLimit::action("tasks/create").subject(user).on_error(on_error).with(limiter)
@@ -67,6 +69,63 @@ async fn a_question_that_is_not_acceptable_neither_passes_nor_counts_as_a_failur
         assert_eq!((&seen.json()["code"], &seen.json()["field"]), (&"invalid_field".into(), &"subject".into()));
     }
     assert_eq!(limiter.calls(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_is_met_by_the_policy_and_does_not_end_the_limits_of_others() {
+    let limiter = Scripted::new(Does::Problem(FULL));
+    let (open, closed, own) =
+        (limited(limiter.clone(), OnError::Open), limited(limiter.clone(), OnError::Closed), limited(limiter.clone(), local(9, 60)));
+    for _ in 0..9 {
+        assert_eq!(send(&open, Some("new")).await.body, "passed degraded");
+        assert_eq!(send(&closed, Some("new")).await.json()["code"], "limit_unavailable");
+        assert_eq!(send(&own, Some("new")).await.body, "passed degraded");
+    }
+    assert_eq!(send(&own, Some("new")).await.status, 429, "the limiter within takes over");
+    assert_eq!(limiter.calls(), 28, "it is asked each time");
+    limiter.now(Does::Allow { delay_ms: 0 });
+    for layer in [&open, &closed, &own] {
+        assert_eq!(send(layer, Some("ada")).await.body, "passed");
+    }
+    assert_eq!(limiter.calls(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_ends_the_pause_after_failures() {
+    let limiter = Scripted::new(Does::Fail);
+    let layer = limited(limiter.clone(), OnError::Open);
+    for _ in 0..6 {
+        send(&layer, Some("ada")).await;
+    }
+    assert_eq!(limiter.calls(), 5);
+    advance(Duration::from_secs(1)).await;
+    limiter.now(Does::Problem(FULL));
+    for _ in 0..3 {
+        assert_eq!(send(&layer, Some("new")).await.body, "passed degraded");
+    }
+    assert_eq!(limiter.calls(), 3, "somebody answers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_closed_without_its_store_goes_before_the_policy() {
+    for on_error in [OnError::Open, OnError::Closed, local(9, 60)] {
+        let limiter = Scripted::new(Does::Problem(AWAY));
+        let layer = limited(limiter.clone(), on_error);
+        for _ in 0..9 {
+            let seen = send(&layer, Some("ada")).await;
+            assert_eq!((seen.status, seen.header("retry-after")), (503, Some("1")));
+            assert_eq!(seen.json()["code"], "limit_unavailable");
+        }
+        assert_eq!(limiter.calls(), 9, "it does not count as a failure");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_rule_says_when_to_ask_again() {
+    let server = Server::start(vec![Canned::Answer(503, "retry-after: 7\r\n", AWAY)]).await;
+    let layer = RateLimit::action("tasks/create").subject(user).with(Client::new(&server.url).unwrap());
+    let seen = send(&layer, Some("ada")).await;
+    assert_eq!((seen.status, seen.header("retry-after")), (503, Some("7")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,8 @@ use tokio::sync::mpsc;
 pub(crate) enum Canned {
     /// Answer with this status, these header lines and this body.
     Answer(u16, &'static str, &'static str),
+    /// Answer with status 200 and this body, after so long.
+    Late(Duration, &'static str),
     /// Read the request and never answer.
     Hang,
     /// Read the request and close.
@@ -64,14 +66,20 @@ async fn serve(mut stream: TcpStream, canned: Canned, note: mpsc::UnboundedSende
     let Some(asked) = read_request(&mut stream).await else { return };
     note.send(asked).unwrap();
     match canned {
-        Canned::Answer(status, headers, body) => {
-            let length = body.len();
-            let text = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
-            stream.write_all(text.as_bytes()).await.unwrap();
+        Canned::Answer(status, headers, body) => answer(&mut stream, status, headers, body).await,
+        Canned::Late(after, body) => {
+            tokio::time::sleep(after).await;
+            answer(&mut stream, 200, "", body).await;
         }
         Canned::Hang => tokio::time::sleep(Duration::from_secs(60)).await,
         Canned::HangUp => {}
     }
+}
+
+async fn answer(stream: &mut TcpStream, status: u16, headers: &str, body: &str) {
+    let length = body.len();
+    let text = format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
+    stream.write_all(text.as_bytes()).await.unwrap();
 }
 
 async fn read_request(stream: &mut TcpStream) -> Option<Asked> {

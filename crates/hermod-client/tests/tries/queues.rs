@@ -218,3 +218,52 @@ async fn who_asks_is_answered_by_whoever_replies() {
         ("POST /v1/queues/sums/ack HTTP/1.1", r#"{"id":"dl_1","token":7,"reply":3}"#)
     );
 }
+
+#[tokio::test]
+async fn a_change_of_many_under_a_key_has_one_for_each_page_and_the_same_ones_when_it_is_asked_for_again() {
+    let (first, last) = (r#"{"done":1000,"leased":0,"others":0,"next":"3.1.2"}"#, r#"{"done":5,"leased":0,"others":0,"next":null}"#);
+    let mut server = Server::start(vec![
+        Canned::Answer(200, "", first),
+        Canned::HangUp,
+        Canned::Answer(200, "", last),
+        Canned::Answer(200, "", first),
+        Canned::Answer(200, "", last),
+        Canned::Answer(200, "", last),
+        Canned::Answer(200, "", last),
+        Canned::Answer(200, "", last),
+    ])
+    .await;
+    let client = client(&server);
+    let (queues, tag) = (client.queues().idempotency_key("k"), Which::Tag("news".to_owned()));
+    for _ in 0..2 {
+        assert_eq!(queues.shift_all("mail", &tag, Duration::from_secs(60)).await.unwrap().done, 1_005);
+    }
+    queues.cancel_all("mail", &tag).await.unwrap();
+    queues.redrive_all("mail", &Which::Dead).await.unwrap();
+    queues.change_some("mail", BulkChange::Earlier(Duration::from_secs(60)), &tag, Some("3.1.2")).await.unwrap();
+    let asked = server.asked();
+    let keys: Vec<_> = asked.iter().map(|asked| asked.header("idempotency-key").unwrap_or_default()).collect();
+    assert_eq!(keys, ["k.0", "k.1", "k.1", "k.0", "k.1", "k.0", "k.0", "k"]);
+    let bodies: Vec<_> = asked.iter().map(|asked| asked.body.as_str()).collect();
+    assert_eq!(bodies[1], r#"{"tag":"news","by":"1m","cursor":"3.1.2"}"#);
+    assert_eq!((bodies[1], bodies[..2].to_vec()), (bodies[2], bodies[3..5].to_vec()), "a key belongs to a body");
+}
+
+#[tokio::test]
+async fn who_asks_or_replies_under_a_key_sends_it() {
+    let mut server = Server::start(vec![
+        Canned::HangUp,
+        Canned::Answer(200, "", r#"{"id":"dl_1","reply":3}"#),
+        Canned::Answer(200, "", r#"{"id":"dl_1","outcome":"done"}"#),
+    ])
+    .await;
+    let client = client(&server);
+    let (queues, sum) = (client.queues().idempotency_key("k"), NewDelivery::new([1, 2]));
+    let lost = queues.ask::<_, u64>("sums", &sum, Duration::from_secs(5)).await.unwrap_err();
+    assert!(matches!(lost, ClientError::Unreachable(_)), "{lost}: whether to ask again is the caller's to say");
+    assert_eq!(queues.ask::<_, u64>("sums", &sum, Duration::from_secs(5)).await.unwrap(), 3);
+    queues.reply("sums", Held::new("dl_1", 7), &3).await.unwrap();
+    let asked = server.asked();
+    let keys: Vec<_> = asked.iter().map(|asked| asked.header("idempotency-key")).collect();
+    assert_eq!((keys, &asked[0].body), (vec![Some("k"); 3], &asked[1].body));
+}

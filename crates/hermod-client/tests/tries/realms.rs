@@ -96,13 +96,13 @@ async fn the_books_of_a_realm_are_read() {
             r#"{"items":[{"commit":"cm_2","seq":2,"at":"2026-02-03T04:05:06.789Z","kind":"play","play":"daily","by":"111","key":"k","legs":[{"from":"@mint:daily","to":"111","asset":"ajo","qty":32}]}],"next":"2"}"#,
         ),
         Canned::Answer(200, "", r#"{"items":[],"after":7,"more":false}"#),
+        Canned::HangUp,
         Canned::Answer(200, "", r#"{"hold":"ho_1","status":"expired","until":"2026-02-03T04:05:06.789Z","legs":[]}"#),
         Canned::Answer(
             200,
             "",
             r#"{"items":[{"asset":"ajo","supply":9,"minted":10,"burnt":1,"house":0,"faucets":{"daily":10},"sinks":{"pay":1}}]}"#,
         ),
-        Canned::HangUp,
         Canned::Answer(200, "", r#"{"clean":false,"commits":2,"accounts":3,"draws":0,"faults":["it does not add up"]}"#),
         Canned::Answer(
             200,
@@ -135,10 +135,29 @@ async fn the_books_of_a_realm_are_read() {
             "GET /v1/realms/ajo/ledger?limit=1&cursor=3 ",
             "GET /v1/realms/ajo/events?after=7&stream=inventory ",
             "GET /v1/realms/ajo/holds/ho_1 ",
+            "GET /v1/realms/ajo/holds/ho_1 ",
             "GET /v1/realms/ajo/supply ",
-            "GET /v1/realms/ajo/audit ",
             "GET /v1/realms/ajo/audit ",
             r#"POST /v1/realms/ajo/simulate {"play":"gamble","by":"111","args":{"amount":"100"},"n":5}"#,
         ]
     );
+}
+
+#[tokio::test]
+async fn an_audit_may_take_longer_than_other_calls_and_is_not_begun_again() {
+    let clean = r#"{"clean":true,"commits":2,"accounts":3,"draws":0,"faults":[]}"#;
+    let mut server = Server::start(vec![
+        Canned::Late(Duration::from_millis(400), clean),
+        Canned::Answer(503, "", OVERLOADED),
+        Canned::HangUp,
+        Canned::Answer(200, "", clean),
+    ])
+    .await;
+    let client = client(&server).with_try_timeout(Duration::from_millis(100)).with_deadline(Duration::from_millis(200));
+    assert!(client.realms().audit("ajo").await.unwrap().clean);
+    assert_eq!(server.asked().len(), 1);
+    for _ in 0..2 {
+        client.realms().audit("ajo").await.unwrap_err();
+        assert_eq!(server.asked().len(), 1);
+    }
 }
