@@ -1,6 +1,7 @@
 //! What a tester did to realms, each a row of its own.
 
 use anyhow::{Context, Result, ensure};
+use hermod_core::Micros;
 use serde_json::{Value, json};
 
 use super::play::{done, refused};
@@ -160,6 +161,119 @@ async fn a_refused_play_that_followed_leaves_no_trace_on_what_comes_after() -> R
             assert_eq!(board["items"], json!([{"rank": 1, "owner": "u", "balance": rank}]));
         }
         refused(&play(team, "both", "3", json!({})).await?, "stack")
+    })
+    .await
+}
+
+/// A formula may compute the name of an asset, and of any length: there is none of it, and nobody falls over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_what_is_not_there_nobody_has_any() -> Result<()> {
+    on_every_store(async |_, team| {
+        let needs = json!([{"if": "balance(by, what) + room(by, what) + available(by, what) == 0", "else": "some"}]);
+        team.put(REALM, &coins(json!({"p": {"args": {"what": "text"}, "need": needs, "do": [mint("1")]}}))).await?.expect(201)?;
+        for (key, what) in [("1", "x".repeat(256)), ("2", "x".repeat(255)), ("3", "cap:".to_owned()), ("4", String::new())] {
+            done(&play(team, "p", key, json!({"what": what})).await?)?;
+        }
+        refused(&play(team, "p", "5", json!({"what": "coin"})).await?, "some")?;
+        let conditions = json!([{"if": format!("balance('u', 1 == 1 ? '{}' : 'b') == 0", "y".repeat(300))}]);
+        let legs = json!([{"from": "@mint", "to": "u", "asset": "coin", "qty": 1}]);
+        done(&team.post(&format!("{REALM}/commits"), &json!({"key": "c", "if": conditions, "legs": legs})).await?.expect(200)?)?;
+        Ok(())
+    })
+    .await
+}
+
+/// As much as a commit can say is done in few looks at the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_commit_is_done_on_every_store() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.put(REALM, &coins(json!({}))).await?.expect(201)?;
+        let commit = async |body: Value| team.post(&format!("{REALM}/commits"), &body).await?.expect(200);
+        let legs = |from: &str, overflow: &str| -> Value {
+            (0..64).map(|n| json!({"from": from, "to": format!("u{n}"), "asset": "cap", "qty": 7, "overflow": overflow})).collect()
+        };
+        done(&commit(json!({"key": "1", "legs": legs("@mint", "clamp")})).await?)?;
+        // Of what there is room for three.
+        done(&commit(json!({"key": "2", "legs": legs("@mint", "clamp")})).await?)?;
+        assert_eq!(team.get(&format!("{REALM}/accounts/u63")).await?.expect(200)?["assets"]["cap"]["balance"], 10);
+        refused(&commit(json!({"dry_run": true, "legs": legs("@mint", "reject")})).await?, "stack")?;
+        let pairs: Value = (0..32).map(|n| json!({"from": format!("u{n}"), "to": format!("v{n}"), "asset": "cap", "qty": 1})).collect();
+        done(&commit(json!({"dry_run": true, "legs": pairs})).await?)?;
+        let each = (0..24).map(|n| format!("balance('u{n}', 'cap') == 10")).collect::<Vec<_>>().join(" && ");
+        let more = (24..48).map(|n| format!("balance('u{n}', 'cap') == 10")).collect::<Vec<_>>().join(" && ");
+        let rest = (48..64).map(|n| format!("available('u{n}', 'cap') == 10")).collect::<Vec<_>>().join(" && ");
+        let conditions = json!([{"if": each}, {"if": more}, {"if": rest}]);
+        done(&commit(json!({"key": "3", "if": conditions, "legs": [{"from": "u0", "to": "v", "asset": "cap", "qty": 1}]})).await?)?;
+        let mut holds = Vec::new();
+        for n in 1..64 {
+            let legs = json!([{"from": format!("u{n}"), "to": format!("w{n}"), "asset": "cap", "qty": 1}]);
+            let held =
+                team.post(&format!("{REALM}/holds"), &json!({"key": format!("h{n}"), "legs": legs, "in": "1h"})).await?.expect(200)?;
+            holds.push(held["hold"].clone());
+        }
+        done(&commit(json!({"key": "4", "capture": holds})).await?)?;
+        assert_eq!(team.get(&format!("{REALM}/accounts/w63")).await?.expect(200)?["assets"]["cap"]["balance"], 1);
+        Ok(())
+    })
+    .await
+}
+
+/// A hold is known for longer than the key that it was made under.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_is_asked_for_again_after_its_key_is_forgotten_is_held_once() -> Result<()> {
+    on_every_store(async |site, team| {
+        team.put(REALM, &coins(json!({}))).await?.expect(201)?;
+        let ask = async |path: &str, body: Value| team.post(&format!("{REALM}/{path}"), &body).await?.expect(200);
+        done(&ask("commits", json!({"key": "m", "legs": [{"from": "@mint", "to": "u", "asset": "coin", "qty": 100}]})).await?)?;
+        let hold = |key: &str| json!({"key": key, "legs": [{"from": "u", "to": "v", "asset": "coin", "qty": 10}], "in": "720h"});
+        let (open, captured) = (ask("holds", hold("h1")).await?, ask("holds", hold("h2")).await?);
+        let capture = format!("holds/{}/capture", captured["hold"].as_str().context("a hold")?);
+        done(&ask(&capture, json!({"key": "c1"})).await?)?;
+        site.clock.advance(Micros::saturating(80 * 3_600_000_000));
+        refused(&ask("holds", hold("h1")).await?, "open")?;
+        refused(&ask("holds", hold("h2")).await?, "captured")?;
+        refused(&ask(&capture, json!({"key": "c2"})).await?, "captured")?;
+        let account = team.get(&format!("{REALM}/accounts/u")).await?.expect(200)?;
+        assert_eq!(account["assets"]["coin"], json!({"balance": 90, "available": 80}), "{open}");
+        Ok(())
+    })
+    .await
+}
+
+/// What the realm itself owns is named by its definition only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_draws_for_the_realm_itself() -> Result<()> {
+    on_every_store(async |_, team| {
+        let mut realm = coins(json!({"p": {"args": {"who": "text"}, "do": [{"draw": {"table": "t", "to": "who"}}]}}));
+        realm["tables"] = json!({"t": {"drops": {"coin": 1}, "of": 1}});
+        team.put(REALM, &realm).await?.expect(201)?;
+        for (key, own) in [("1", "@mint:zzz"), ("2", "@house"), ("3", "@burn")] {
+            let reply = team.post(&format!("{REALM}/plays/p"), &json!({"by": "u", "key": key, "args": {"who": own}})).await?;
+            reply.problem(422, "play_failed", None)?;
+        }
+        done(&play(team, "p", "4", json!({"who": "v"})).await?)
+    })
+    .await
+}
+
+/// What would be refused is refused dry too, also where a hold ends with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_capture_keeps_the_bounds() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.put(REALM, &coins(json!({}))).await?.expect(201)?;
+        let ask = async |path: &str, body: Value| team.post(&format!("{REALM}/{path}"), &body).await?.expect(200);
+        done(&ask("commits", json!({"key": "m", "legs": [{"from": "@mint", "to": "u", "asset": "coin", "qty": 100}]})).await?)?;
+        let legs = |to: &str, qty: u64| json!([{"from": "u", "to": to, "asset": "coin", "qty": qty}]);
+        let held = ask("holds", json!({"key": "h", "legs": legs("v", 60), "in": "1h"})).await?["hold"].clone();
+        for (qty, is_done) in [(41, false), (40, true)] {
+            for body in [json!({"dry_run": true}), json!({"key": format!("c{qty}")})] {
+                let mut body = body;
+                (body["capture"], body["legs"]) = (json!([held]), legs("w", qty));
+                let answer = ask("commits", body).await?;
+                if is_done { done(&answer)? } else { refused(&answer, "funds")? }
+            }
+        }
+        Ok(())
     })
     .await
 }

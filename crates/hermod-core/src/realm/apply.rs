@@ -6,9 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::formula::Read;
 use super::plan::{AMOUNT_MAX, take_code, take_int, take_short};
 use super::plan::{Account, Act, Balance, LIENS_MAX, Mark, Marking, Plan, Posting, Then, put_code, put_int, put_short};
-use crate::id::RealmId;
+use super::world::Realm;
+use crate::id::{RealmId, TEXT_MAX};
 use crate::int::Micros;
 use crate::key;
 use crate::operation::{BadReply, Operation, Reply, ScriptCall};
@@ -44,6 +46,28 @@ pub enum Missing {
     Account(Account),
     /// A mark.
     Mark(Arc<str>),
+}
+
+impl Missing {
+    /// What a formula asks for, if there is such a thing.
+    pub(crate) fn of(realm: &Realm, read: Read, owner: &Arc<str>, name: &Arc<str>) -> Option<Missing> {
+        let mark = |kind: char| Some(Missing::Mark(format!("{kind}:{name}:{owner}").into())).filter(|_| is_short(owner) && is_short(name));
+        match read {
+            Read::Balance | Read::Available | Read::Room => {
+                let account = || Missing::Account(Account { asset: Arc::clone(name), owner: Arc::clone(owner) });
+                (realm.asset(name).is_some() && is_short(owner)).then(account)
+            }
+            Read::Effect => mark('e'),
+            Read::Counter => mark('c'),
+            Read::Box => mark('b'),
+            Read::Streak | Read::Ready => mark('t'),
+            Read::Tradable => None,
+        }
+    }
+}
+
+fn is_short(text: &str) -> bool {
+    text.len() <= TEXT_MAX
 }
 
 /// What is known of the books of a realm.

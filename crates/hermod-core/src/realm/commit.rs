@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::apply::{Books, Planned, Plans};
+use super::apply::{Books, Missing, Planned, Plans};
 use super::args::is_owner;
 use super::definition::{Merge, Overflow as IfMore};
 use super::entry::{Entry, Leg, What};
@@ -20,6 +20,8 @@ const KNOWN: Micros = Micros::saturating(72 * 3_600_000_000);
 
 /// The most legs of a commit.
 pub const LEGS_MAX: usize = 64;
+/// The most that is looked at together.
+const LIKELY_MAX: usize = 200;
 
 /// A commit that is no play.
 #[derive(Clone, Debug)]
@@ -205,7 +207,7 @@ impl Plans for Commit {
                 run.take_back(&Deeds::default());
                 run.plan(Act::Refuse, Box::default(), refusal.pack())
             }
-            Err(Stop::Unknown) => return Planned::Missing(run.missing),
+            Err(Stop::Unknown) => return Planned::Missing(self.likely(books, run.missing)),
             Err(Stop::Failed(why)) => return Planned::Failed(why),
         };
         Planned::Plan(Box::new(plan))
@@ -213,6 +215,53 @@ impl Plans for Commit {
 }
 
 impl Commit {
+    /// What is missing, and what is likely to be, so that one look is enough, or two where a hold says what it is about.
+    fn likely(&self, books: &dyn Books, mut missing: Vec<Missing>) -> Vec<Missing> {
+        let mut add = |one: Missing| {
+            if missing.len() < LIKELY_MAX && !missing.contains(&one) {
+                missing.push(one);
+            }
+        };
+        let holds: &[u64] = match &self.act {
+            Deed::Legs(legs) => &legs.captures,
+            Deed::Capture(number, _) | Deed::Release(number) => std::slice::from_ref(number),
+            Deed::Hold(..) | Deed::Revert(..) => &[],
+        };
+        let mut legs: Vec<Leg> = match &self.act {
+            Deed::Legs(legs) => legs.legs.iter().map(|(leg, _)| leg.clone()).collect(),
+            Deed::Hold(_, _, legs) => legs.clone(),
+            Deed::Revert(_, entry) => entry.legs.clone(),
+            Deed::Capture(..) | Deed::Release(_) => Vec::new(),
+        };
+        for number in holds {
+            let mark = books.mark(&Hold::mark(*number));
+            let hold = mark.as_ref().and_then(|mark| Hold::read(mark.as_ref()?, Micros::ZERO));
+            legs.extend(hold.into_iter().flat_map(|hold| hold.entry.legs));
+            if mark.is_none() {
+                add(Missing::Mark(Hold::mark(*number)));
+            }
+        }
+        if let Deed::Legs(all) = &self.act {
+            for (Condition(node), _) in &all.needs {
+                node.reads(&mut |read, args| {
+                    if let [Node::Value(Datum::Text(owner)), Node::Value(Datum::Text(name))] = args {
+                        Missing::of(&self.realm, read, owner, name).into_iter().for_each(&mut add);
+                    }
+                });
+            }
+            let effects = all.effects.iter().map(|one| (Read::Effect, &one.owner, &one.effect));
+            for (read, owner, name) in effects.chain(all.timers.iter().map(|(timer, owner)| (Read::Ready, owner, timer))) {
+                Missing::of(&self.realm, read, owner, name).into_iter().for_each(&mut add);
+            }
+        }
+        for leg in &legs {
+            for owner in [&leg.from, &leg.to].into_iter().filter(|owner| is_owner(owner)) {
+                Missing::of(&self.realm, Read::Balance, owner, &leg.asset).into_iter().for_each(&mut add);
+            }
+        }
+        missing
+    }
+
     fn enact(&self, run: &mut Run<'_>) -> Result<(), Stop> {
         match &self.act {
             Deed::Legs(legs) => self.legs(run, legs),
@@ -250,6 +299,11 @@ impl Commit {
         if until.from(run.now) <= run.now {
             return Err(Stop::Refused(Refusal::new("time")));
         }
+        // Its number follows from its key, which may be forgotten before it is: it is held once all the same.
+        if let Some(mark) = run.mark_if_known(&name)? {
+            let standing = Hold::read(&mark, run.now).map_or("unknown", |hold| hold.standing.as_str());
+            return Err(Stop::Refused(Refusal::new(standing)));
+        }
         let mut held = BTreeMap::<Account, i64>::new();
         for leg in legs {
             if run.realm.asset(&leg.asset).is_none() || !is_owner(&leg.from) || !(1..=AMOUNT_MAX).contains(&leg.qty) {
@@ -273,8 +327,7 @@ impl Commit {
             Due::At(at) => Due::At(at.plus(KNOWN)),
             Due::In(span) => Due::In(span.plus(KNOWN)),
         };
-        run.put_mark(&name, Then::Write { value: 1, until: known, at: until, payload });
-        Ok(())
+        run.put_mark(&name, Then::Write { value: 1, until: known, at: until, payload })
     }
 
     /// A hold that is open, its mark told to be something else.
@@ -287,14 +340,10 @@ impl Commit {
             return refused(hold.standing.as_str());
         }
         let value = if as_what == Standing::Captured { 2 } else { 3 };
-        run.put_mark(&name, Then::Write { value, until: Due::At(mark.until), at: Due::At(mark.at), payload: mark.payload });
+        run.put_mark(&name, Then::Write { value, until: Due::At(mark.until), at: Due::At(mark.at), payload: mark.payload })?;
         for leg in &hold.entry.legs {
             let account = Account { asset: Arc::clone(&leg.asset), owner: Arc::clone(&leg.from) };
-            run.change(&account, |posting| {
-                if !posting.drops.contains(&number) {
-                    posting.drops.push(number);
-                }
-            });
+            run.free(account, number, leg.qty);
         }
         Ok(hold.entry.legs)
     }
@@ -333,7 +382,7 @@ impl Commit {
         if run.mark(&name)?.is_some() {
             return Err(Stop::Refused(Refusal::new("reverted")));
         }
-        run.put_mark(&name, Then::Write { value: 1, until: Due::At(Micros::MAX), at: Due::At(Micros::ZERO), payload: Box::default() });
+        run.put_mark(&name, Then::Write { value: 1, until: Due::At(Micros::MAX), at: Due::At(Micros::ZERO), payload: Box::default() })?;
         let (codes, event): (_, Arc<str>) = (Codes::usual("@burn:revert".into()), "revert".into());
         let back = entry.legs.iter().map(|leg| {
             let types = (Arc::clone(&event), Arc::clone(&event));

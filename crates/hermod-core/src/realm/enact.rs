@@ -96,14 +96,7 @@ impl Call {
         };
         for (read, args) in &play.hints {
             let (Some(owner), Some(name)) = (args.first().and_then(value), args.get(1).and_then(value)) else { continue };
-            let one = match read {
-                Read::Balance | Read::Available | Read::Room => Missing::Account(Account { asset: name, owner }),
-                Read::Effect => Missing::Mark(format!("e:{name}:{owner}").into()),
-                Read::Counter => Missing::Mark(format!("c:{name}:{owner}").into()),
-                Read::Box => Missing::Mark(format!("b:{name}:{owner}").into()),
-                Read::Streak | Read::Ready => Missing::Mark(format!("t:{name}:{owner}").into()),
-                Read::Tradable => continue,
-            };
+            let Some(one) = Missing::of(&self.realm, *read, &owner, &name) else { continue };
             if !missing.contains(&one) {
                 missing.push(one);
             }
@@ -392,8 +385,7 @@ impl<'a> Frame<'_, 'a> {
         let seconds = counting.seconds.as_ref().map(|node| node.int(self)).transpose()?.map(span).transpose()?;
         let value = match &counting.to {
             CountTo::Clear => {
-                self.run.put_mark(&name, Then::Forget);
-                return Ok(());
+                return self.run.put_mark(&name, Then::Forget);
             }
             CountTo::Set(node) => node.int(self)?,
             CountTo::Add(node) => {
@@ -405,8 +397,7 @@ impl<'a> Frame<'_, 'a> {
         };
         let until = match seconds {
             Some(Micros::ZERO) => {
-                self.run.put_mark(&name, Then::Forget);
-                return Ok(());
+                return self.run.put_mark(&name, Then::Forget);
             }
             Some(span) => Due::In(span),
             None => Due::At(self.run.mark(&name)?.map_or(Micros::MAX, |mark| mark.until)),
@@ -462,7 +453,7 @@ impl<'a> Frame<'_, 'a> {
         nothing: Option<&Arc<str>>,
         full: Option<&Arc<str>>,
     ) -> Result<Arc<str>, Stop> {
-        let owner = self.owner(to)?;
+        let owner = to.map_or_else(|| Ok(Arc::clone(self.by)), |to| self.side(to))?;
         let realm = self.run.realm;
         let Some(table) = realm.table(table_name) else { return Err(Stop::NO_NUMBER) };
         let mut drops: Vec<(Arc<str>, i64)> = table.drops.iter().map(|(asset, weight)| (asset.as_str().into(), int(*weight))).collect();
@@ -520,7 +511,7 @@ impl<'a> Frame<'_, 'a> {
         self.run.put_mark(
             &format!("s:{play}"),
             Then::Write { value, until: Due::At(last.plus(Micros::saturating(1))), at: Due::At(Micros::ZERO), payload },
-        );
+        )?;
         self.later(play, &Arc::clone(self.by), Due::At(at), args)
     }
 

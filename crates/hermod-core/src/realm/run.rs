@@ -3,6 +3,7 @@
 //! Reading an account or a mark makes it an expectation of the plan; changing one does not. So a play that only moves constants needs
 //! no look at the state before, and bounds are checked where it is applied.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::apply::{Books, Missing};
@@ -15,6 +16,7 @@ use super::plan::{AMOUNT_MAX, Account, Act, Balance, FUNDS, Mark, Marking, Plan,
 use super::timer::SPAN_MAX;
 use super::told::Refusal;
 use super::world::Realm;
+use crate::id::TEXT_MAX;
 use crate::int::Micros;
 use crate::queue::delivery::Due;
 
@@ -35,6 +37,8 @@ const NO_NUMBER: &str = "A formula of this realm gave no number within 2^53 - 1,
 const LEGS_MAX: usize = 128;
 const DRAWS_MAX: usize = 64;
 const CELLS_MAX: usize = 200;
+/// The longest name of a mark: a kind, a name and an owner.
+const MARK_MAX: usize = 4_096;
 const TOO_MUCH: &str = "It would move, draw, look at or schedule more than one commit may";
 const NO_OWNER: &str = "It would move something from or to whom there cannot be, or of what there is not";
 
@@ -59,6 +63,8 @@ pub(crate) struct Run<'a> {
     /// Bounds are checked at once, as nothing must be refused where it is applied.
     pub is_strict: bool,
     pub missing: Vec<Missing>,
+    /// What holds had that end with it.
+    freed: BTreeMap<Account, i64>,
     done: Deeds,
 }
 
@@ -104,7 +110,7 @@ impl Posting {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(realm: &'a Realm, books: &'a dyn Books, now: Micros, key: &'a str, is_strict: bool) -> Run<'a> {
-        Run { realm, books, now, key, is_strict, missing: Vec::new(), done: Deeds::default() }
+        Run { realm, books, now, key, is_strict, missing: Vec::new(), freed: BTreeMap::new(), done: Deeds::default() }
     }
 
     pub(crate) fn deeds(&mut self) -> &mut Deeds {
@@ -140,6 +146,17 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A hold ends that had so much of an account.
+    pub(crate) fn free(&mut self, account: Account, hold: u64, qty: i64) {
+        self.change(&account, |posting| {
+            if !posting.drops.contains(&hold) {
+                posting.drops.push(hold);
+            }
+        });
+        let freed = self.freed.entry(account).or_default();
+        *freed = freed.saturating_add(qty);
     }
 
     fn posting(&mut self, account: &Account) -> usize {
@@ -201,12 +218,13 @@ impl<'a> Run<'a> {
             self.check_so_far(&account)?;
             // What stays with the same owner moves nothing, but must be there.
             self.post(&account, delta, short, full)?;
-            // What becomes of a hold that ends is for who applies it to say.
+            // What becomes of a hold that ends is for who applies it to say, unless nobody will.
             let (is_known, is_held) = self.change(&account, |posting| (posting.expect.is_some(), !posting.drops.is_empty()));
-            if !account.is_own() && !is_held && (self.is_strict || is_known) {
+            if !account.is_own() && (self.is_strict || (is_known && !is_held)) {
                 let ((floor, max), is) = (self.realm.bounds(&account.asset), self.balance(&account)?);
-                if delta < 0 && is.value - is.held < floor {
-                    let have = is.value - is.held + leg.qty;
+                let held = is.held - self.freed.get(&account).copied().unwrap_or(0);
+                if delta < 0 && is.value - held < floor {
+                    let have = is.value - held + leg.qty;
                     return Err(Stop::Refused(Refusal::short(short, &leg.asset, have, leg.qty)));
                 }
                 if delta > 0 && is.value > max {
@@ -305,6 +323,11 @@ impl<'a> Run<'a> {
         };
         let (owner, name) = (text(0), text(1));
         let account = || Account { asset: Arc::clone(&name), owner: Arc::clone(&owner) };
+        // Of what is not there nobody has any, nor room for it. A formula may compute the name, and of any length.
+        let is_account = matches!(read, Read::Balance | Read::Available | Read::Room);
+        if is_account && (self.realm.asset(&name).is_none() || owner.len() > TEXT_MAX) {
+            return Ok(Datum::Int(0));
+        }
         Ok(match read {
             Read::Balance => Datum::Int(self.balance(&account())?.value),
             Read::Available => {
@@ -349,17 +372,15 @@ impl<'a> Run<'a> {
         if claimed.window != (Micros::ZERO, Micros::MAX) {
             self.within(claimed.window);
         }
-        self.ready(&name, code);
-        self.put_mark(&name, Then::Write { value, until: claimed.until, at: claimed.at, payload: Box::default() });
-        Ok(())
+        self.ready(&name, code)?;
+        self.put_mark(&name, Then::Write { value, until: claimed.until, at: claimed.at, payload: Box::default() })
     }
 
     /// Sets an effect.
     pub(crate) fn effect(&mut self, effect: &str, owner: &str, (value, span): (i64, Micros), merge: Merge) -> Result<(), Stop> {
         let (name, now) = (format!("e:{effect}:{owner}"), self.now);
         if span == Micros::ZERO {
-            self.put_mark(&name, Then::Forget);
-            return Ok(());
+            return self.put_mark(&name, Then::Forget);
         }
         let (mut value, mut until) = (value, Due::In(span));
         if merge != Merge::Replace {
@@ -380,30 +401,28 @@ impl<'a> Run<'a> {
 
     /// Keeps a number under a name.
     pub(crate) fn put_number(&mut self, name: &str, value: i64, until: Due) -> Result<(), Stop> {
-        if self.done.marks.len() >= CELLS_MAX {
-            return Err(Stop::TOO_MUCH);
-        }
         if !(-AMOUNT_MAX..=AMOUNT_MAX).contains(&value) {
             return Err(Stop::NO_NUMBER);
         }
-        self.put_mark(name, Then::Write { value, until, at: Due::At(Micros::ZERO), payload: Box::default() });
-        Ok(())
+        self.put_mark(name, Then::Write { value, until, at: Due::At(Micros::ZERO), payload: Box::default() })
     }
 
-    fn marking(&mut self, name: &str) -> usize {
-        let found = self.done.marks.iter().position(|marking| &*marking.name == name);
-        found.unwrap_or_else(|| {
-            self.done.marks.push(Marking::look(name.into()));
-            self.done.marks.len() - 1
-        })
+    /// The place of a mark among those that are looked at or changed.
+    fn marking(&mut self, name: &str) -> Result<usize, Stop> {
+        if let Some(found) = self.done.marks.iter().position(|marking| &*marking.name == name) {
+            return Ok(found);
+        }
+        // A formula may compute a name, and of any length.
+        if self.done.marks.len() >= CELLS_MAX || name.len() > MARK_MAX {
+            return Err(Stop::TOO_MUCH);
+        }
+        self.done.marks.push(Marking::look(name.into()));
+        Ok(self.done.marks.len() - 1)
     }
 
     /// What a mark says now, with what was done to it so far.
     pub(crate) fn mark(&mut self, name: &str) -> Result<Option<Mark>, Stop> {
-        if self.done.marks.len() >= CELLS_MAX {
-            return Err(Stop::TOO_MUCH);
-        }
-        let at = self.marking(name);
+        let at = self.marking(name)?;
         let now = self.now;
         let marking = self.done.marks.get(at).expect("it is there");
         match marking.then {
@@ -429,20 +448,34 @@ impl<'a> Run<'a> {
         Ok(is)
     }
 
+    /// What a mark says, if that is known. If not, it is expected to say nothing, and nobody has to look for it first.
+    pub(crate) fn mark_if_known(&mut self, name: &str) -> Result<Option<Mark>, Stop> {
+        if self.books.mark(name).is_some() {
+            return self.mark(name);
+        }
+        let at = self.marking(name)?;
+        if let Some(marking) = self.done.marks.get_mut(at) {
+            marking.expect = Some(None);
+        }
+        Ok(None)
+    }
+
     /// Changes a mark.
-    pub(crate) fn put_mark(&mut self, name: &str, then: Then) {
-        let at = self.marking(name);
+    pub(crate) fn put_mark(&mut self, name: &str, then: Then) -> Result<(), Stop> {
+        let at = self.marking(name)?;
         if let Some(marking) = self.done.marks.get_mut(at) {
             marking.then = then;
         }
+        Ok(())
     }
 
     /// A mark's time must have come, which is checked where it is applied.
-    pub(crate) fn ready(&mut self, name: &str, code: &Arc<str>) {
-        let at = self.marking(name);
+    pub(crate) fn ready(&mut self, name: &str, code: &Arc<str>) -> Result<(), Stop> {
+        let at = self.marking(name)?;
         if let Some(marking) = self.done.marks.get_mut(at) {
             marking.ready = Some(Arc::clone(code));
         }
+        Ok(())
     }
 
     /// What follows from now is only right until then.

@@ -200,6 +200,9 @@ pub(crate) async fn board(
     if from == 0 || (query.from.is_some() && query.around.is_some()) {
         return Err(Problem::new(Code::InvalidField, "from counts from 1, and is not for around").in_field("from"));
     }
+    if query.around.as_deref().is_some_and(str::is_empty) {
+        return Err(Problem::new(Code::InvalidField, "around is an owner").in_field("around"));
+    }
     let ranked = shell.app.board(&caller, &RealmId::new(realm)?, &asset, (query.around.as_deref(), from - 1), limit).await?;
     let rows = (ranked.first..).zip(&ranked.rows);
     let items = rows.map(|(rank, (owner, balance))| RankDocument { rank, owner, balance: *balance }).collect();

@@ -131,7 +131,7 @@ impl<'d> Reading<'d> {
             for (part, list) in [("take", &recipe.take), ("give", &recipe.give)] {
                 for (asset, qty) in list {
                     self.asset(&format!("{path}.{part}.{asset}"), asset.as_str());
-                    if *qty == 0 || i64::try_from(*qty).is_ok_and(|qty| qty > AMOUNT_MAX) {
+                    if !i64::try_from(*qty).is_ok_and(|qty| (1..=AMOUNT_MAX).contains(&qty)) {
                         self.fault(format!("{path}.{part}.{asset}"), "must be between 1 and 2^53 - 1");
                     }
                 }

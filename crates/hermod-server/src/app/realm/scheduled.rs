@@ -80,7 +80,8 @@ impl App {
             Ok(_) => Ok(()),
             // Another server was faster.
             Err(problem) if problem.code == Code::Gone => Ok(()),
-            Err(problem) if problem.code.is_retryable() => Err(problem),
+            // A definition that this server cannot read is no reason to lose it: a newer one can.
+            Err(problem) if problem.code.is_retryable() || problem.code == Code::RealmNotFound => Err(problem),
             Err(problem) => {
                 tracing::error!(realm = %id, play = %scheduled.play, code = %problem.code, "a scheduled play cannot be run, and is dropped");
                 self.drop_scheduled(space, id, what).await
@@ -90,7 +91,7 @@ impl App {
 
     async fn drop_scheduled(&self, space: &SpaceId, id: &RealmId, what: &[u8]) -> Result<(), Problem> {
         let place = self.engine.partitions().place(space, id.as_str());
-        let version = self.realm_of(space, id).map_or(u64::MAX >> 11, |realm| realm.version);
+        let version = self.realm_of(space, id)?.version;
         let plan = Plan { act: Act::Refuse, version, done: Some(what.into()), told: Refusal::new("dropped").pack(), ..Plan::look([], []) };
         self.engine.run(&Apply::new(place, id.clone(), Arc::new(plan)), None).await?;
         Ok(())
