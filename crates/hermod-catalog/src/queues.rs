@@ -59,6 +59,18 @@ impl Catalog {
         within(CALL_TIMEOUT, self.save_queue(space, queue, once, Mode::Put)).await
     }
 
+    /// Whether a queue was deleted under this key before.
+    pub async fn has_deleted_queue(&self, once: &CatalogOnce) -> Result<bool, CatalogError> {
+        within(CALL_TIMEOUT, async {
+            match Write::begin(self, Some(once)).await? {
+                Begun::New(_) => Ok(false),
+                Begun::Replayed(Answer::QueueDeleted) => Ok(true),
+                Begun::Replayed(_) => Err(conflict(Some(once))),
+            }
+        })
+        .await
+    }
+
     /// Deletes a queue and its schedules. False if there was none.
     pub async fn delete_queue(&self, space: &SpaceId, id: &QueueId, once: Option<&CatalogOnce>) -> Result<bool, CatalogError> {
         within(CALL_TIMEOUT, async {

@@ -15,9 +15,9 @@ use hermod_core::queue::{Queue, Schedule};
 use hermod_core::realm::Definition;
 use hermod_core::{Micros, Once, RealmId, SpaceId, once};
 use serde::{Deserialize, Serialize};
+use sqlx::Any;
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
-use sqlx::Any;
 use tokio::sync::MutexGuard;
 
 use crate::catalog::{Catalog, Inner};

@@ -10,7 +10,7 @@ mod plays;
 mod recur;
 mod staff;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,11 +36,10 @@ struct Consumer {
 /// Keeps at it until the server ends.
 pub(crate) async fn keep(app: App) {
     let mut consumers: HashMap<(SpaceId, QueueId), Consumer> = HashMap::new();
-    let mut known = Known::default();
     let (staff, plays, runs) = (lasting(&app, staff::run), lasting(&app, plays::run), lasting(&app, recur::run));
     loop {
         consume_all(&app, &mut consumers);
-        known.forget_gone(&app);
+        app.forget_gone();
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
             () = app.stopping() => break,
@@ -84,27 +83,5 @@ fn consume_all(app: &App, consumers: &mut HashMap<(SpaceId, QueueId), Consumer>)
         let (stop, stopped) = watch::channel(());
         let task = tokio::spawn(consume::run(app.clone(), name.0.clone(), Arc::clone(&queue), stopped));
         consumers.insert(name, Consumer { queue, stop, task });
-    }
-}
-
-/// The queues there are, so that those can be forgotten that are no more, whoever deleted them.
-#[derive(Debug, Default)]
-struct Known {
-    queues: HashSet<(SpaceId, QueueId)>,
-    gone: HashSet<(SpaceId, QueueId)>,
-    version: Option<u64>,
-}
-
-impl Known {
-    fn forget_gone(&mut self, app: &App) {
-        let version = Some(app.catalog.version());
-        if version != self.version {
-            let names = |(space, queues): (SpaceId, Vec<Arc<Queue>>)| queues.into_iter().map(move |queue| (space.clone(), queue.id.clone()));
-            let queues: HashSet<_> = app.catalog.all_queues().into_iter().flat_map(names).collect();
-            self.gone.extend(self.queues.difference(&queues).cloned());
-            self.gone.retain(|name| !queues.contains(name));
-            (self.queues, self.version) = (queues, version);
-        }
-        self.gone.retain(|(space, queue)| !app.forget_queue(space, queue));
     }
 }

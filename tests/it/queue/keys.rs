@@ -227,3 +227,20 @@ async fn pages_show_each_delivery_once() -> Result<()> {
     })
     .await
 }
+
+/// Whoever repeats a deletion has lost its answer; what has the name by now is another queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_that_is_repeated_takes_nothing_from_the_queue_that_came_after() -> Result<()> {
+    on_every_store(async |_, team| {
+        let delete = |key: &str| Ask::new("DELETE", "/v1/queues/q?purge=true", "").once(key);
+        team.queue("q", json!({})).await?;
+        team.push("q", json!({"payload": 1})).await?;
+        assert_eq!(team.send(&delete("gone")).await?.status, 204);
+        team.queue("q", json!({})).await?;
+        team.push("q", json!({"payload": 2})).await?;
+        assert_eq!(team.send(&delete("gone")).await?.status, 204);
+        assert_eq!(payloads(&team.claim("q", json!({"count": 9})).await?), vec![json!(2)]);
+        Ok(())
+    })
+    .await
+}

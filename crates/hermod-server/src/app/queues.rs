@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermod_catalog::{CatalogOnce, Saved, SavedQueue, Scope};
 use hermod_core::queue::backoff::permille;
 use hermod_core::queue::{Cron, Mode, Overdue, Push, Queue, Schedule, Secret, Webhook, span};
-use hermod_core::{Invalid, Name, QueueId, Recipient, Tag};
+use hermod_core::{Invalid, Name, QueueId, Recipient, SpaceId, Tag};
 
 use super::{App, Caller};
 use crate::code::{Code, Problem};
@@ -211,6 +211,12 @@ impl App {
             caller.need(Scope::QueuesPush)?;
         }
         let space = &caller.space;
+        // Asked again: what has the name by now is another queue.
+        if let Some(once) = once
+            && self.catalog.has_deleted_queue(once).await?
+        {
+            return Ok(());
+        }
         let (known, mut runs) = (self.catalog.queue(space, &id), Vec::new());
         if let Some(queue) = &known {
             if purges {
@@ -221,15 +227,30 @@ impl App {
         if !self.catalog.delete_queue(space, &id, once).await? {
             return Err(no_queue(&id));
         }
-        // What is still asked for the keeper forgets later, as it does what others deleted.
-        let _is_whole = self.forget_queue(space, &id);
         // Its schedules are gone, and so is what they made for later.
         if let Some(queue) = &known
             && let Err(problem) = self.cancel_in(space, queue, runs).await
         {
             tracing::warn!(queue = id.as_str(), code = problem.code.text(), "what schedules made for later stays in the store");
         }
+        self.forget_queue(space, &id);
         Ok(())
+    }
+
+    /// Forgets the queues that are gone, whoever deleted them.
+    pub(crate) fn forget_gone(&self) {
+        for (space, queue) in self.watches.names().into_iter().chain(self.staffs.names()) {
+            self.forget_queue(&space, &queue);
+        }
+    }
+
+    /// What this server remembers of a queue goes with it, but for what is still asked for. Not if there is one of that name again.
+    fn forget_queue(&self, space: &SpaceId, queue: &QueueId) {
+        if self.catalog.queue(space, queue).is_none() {
+            self.sender.forget(space.as_str(), queue.as_str());
+            self.staffs.forget_queue(space, queue);
+            self.watches.forget_queue(space, queue);
+        }
     }
 
     /// All schedules of a queue, by name.

@@ -73,7 +73,7 @@ impl Holds {
 }
 
 impl App {
-    /// Sends deliveries as they fall due, until nobody receives them any more, the caller's key is deleted, or the server ends;
+    /// Sends deliveries as they fall due, until nobody receives them any more, the caller's key or the queue is deleted, or the server ends;
     /// and how often a worker must be asked whether it is there, if it is one.
     pub async fn stream(
         &self,
@@ -115,6 +115,7 @@ async fn feed(
     let space = &caller.space;
     let revoked = || app.revoked(&caller, Scope::QueuesClaim);
     let is_revoked = || app.need_still(&caller, Scope::QueuesClaim).is_err();
+    let is_deleted = || app.catalog.queue(space, &queue.id).is_none();
     let present = worker.as_ref().map(|(worker, incarnation)| app.present(space, &queue.id, worker, *incarnation));
     let unfinished = app.unfinished();
     let holds = Arc::new(Holds::default());
@@ -123,7 +124,7 @@ async fn feed(
     let lease = ask.lease.unwrap_or(queue.lease);
     let renew_every = lease.to_duration() / 3;
     let mut renew_at = Instant::now() + renew_every;
-    while !send.is_closed() && !app.is_stopping() && !is_revoked() {
+    while !send.is_closed() && !app.is_stopping() && !is_revoked() && !is_deleted() {
         if Instant::now() >= renew_at {
             renew_at = Instant::now() + renew_every;
             renew(&app, space, &queue, lease, &holds).await;

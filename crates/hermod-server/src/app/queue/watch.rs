@@ -74,22 +74,27 @@ impl Watches {
         }
     }
 
-    /// A queue is gone, and what was known of it goes too: not while somebody still asks for it, as one of the same name may come. Whether it went.
-    pub(super) fn forget_queue(&self, space: &SpaceId, queue: &QueueId) -> bool {
+    /// The queues of which something is known.
+    pub(crate) fn names(&self) -> Vec<(SpaceId, QueueId)> {
+        let watches = self.watches.read();
+        watches.iter().flat_map(|(space, queues)| queues.keys().map(|queue| (space.clone(), queue.clone()))).collect()
+    }
+
+    /// A queue is gone, and what was known of it goes too: not while somebody still asks for it, as one of the same name may come.
+    pub(crate) fn forget_queue(&self, space: &SpaceId, queue: &QueueId) {
         let is_asked_for = |watched: &Watched| {
             let mut all = std::iter::once(&watched.all).chain(watched.workers.values());
             all.any(|watch| Arc::strong_count(watch) > 1)
         };
         let mut watches = self.watches.write();
-        let Some(queues) = watches.get_mut(space) else { return true };
+        let Some(queues) = watches.get_mut(space) else { return };
         if queues.get(queue).is_some_and(is_asked_for) {
-            return false;
+            return;
         }
         queues.remove(queue);
         if queues.is_empty() {
             watches.remove(space);
         }
-        true
     }
 
     /// Signals of this queue may have been lost.
@@ -384,13 +389,16 @@ mod tests {
     #[test]
     fn a_queue_that_is_gone_is_forgotten_once_nobody_asks_for_it() {
         let (watches, space, queue) = (Watches::new(2, false), SpaceId::default_space(), QueueId::new("q").unwrap());
-        let asked = (watches.of(&space, &queue), watches.of_worker(&space, &queue, "w"));
-        assert!(!watches.forget_queue(&space, &queue) && Arc::ptr_eq(&asked.0, &watches.of(&space, &queue)), "somebody waits for it");
-        drop(asked.0);
-        assert!(!watches.forget_queue(&space, &queue), "a worker waits for it");
-        drop(asked.1);
-        assert!(watches.forget_queue(&space, &queue) && watches.watches.read().is_empty());
-        assert!(watches.forget_queue(&space, &queue), "there is nothing left to forget");
+        let is_known = || {
+            watches.forget_queue(&space, &queue);
+            !watches.names().is_empty()
+        };
+        let (all, worker) = (watches.of(&space, &queue), watches.of_worker(&space, &queue, "w"));
+        assert!(is_known() && Arc::ptr_eq(&all, &watches.of(&space, &queue)), "somebody waits for it");
+        drop(all);
+        assert!(is_known(), "a worker waits for it");
+        drop(worker);
+        assert!(!is_known() && !is_known());
     }
 
     #[tokio::test]

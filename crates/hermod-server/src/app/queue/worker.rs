@@ -35,10 +35,21 @@ pub(crate) struct Staffs {
 }
 
 impl Staffs {
-    /// A queue is gone, and its workers with it.
-    fn forget_queue(&self, space: &SpaceId, queue: &QueueId) {
+    /// The queues whose workers it knows.
+    pub(crate) fn names(&self) -> Vec<(SpaceId, QueueId)> {
+        self.table.lock().keys().chain(self.unmoved.lock().iter()).cloned().collect()
+    }
+
+    /// A queue is gone, and its workers with it: not those that still listen, as it counts how often they do.
+    pub(crate) fn forget_queue(&self, space: &SpaceId, queue: &QueueId) {
         let name = (space.clone(), queue.clone());
-        self.table.lock().remove(&name);
+        let mut table = self.table.lock();
+        if let Some(workers) = table.get_mut(&name) {
+            workers.retain(|_, heard| heard.open > 0);
+            if workers.is_empty() {
+                table.remove(&name);
+            }
+        }
         self.unmoved.lock().remove(&name);
     }
 }
@@ -118,13 +129,6 @@ pub(super) fn gone(worker: &WorkerId) -> Problem {
 }
 
 impl App {
-    /// A queue is gone, and what this server remembers of it goes too. Whether all of it went: while somebody still asks for it, some stays.
-    pub(crate) fn forget_queue(&self, space: &SpaceId, queue: &QueueId) -> bool {
-        self.sender.forget(space.as_str(), queue.as_str());
-        self.staffs.forget_queue(space, queue);
-        self.watches.forget_queue(space, queue)
-    }
-
     pub(super) async fn sticky_queue(&self, caller: &Caller, queue: &str, scope: Scope) -> Result<Arc<Queue>, Problem> {
         caller.need(scope)?;
         let queue = self.queue_of(caller, queue).await?;
