@@ -101,7 +101,7 @@ async fn the_commands_of_a_real_server_work() -> Result<()> {
     Ok(())
 }
 
-/// The doctor finds nothing before the first start, in a folder and on a port that nobody has.
+/// The doctor finds nothing before the first start, in a folder and on a port that nobody has, and leaves nothing for others to read.
 #[test]
 fn the_doctor_finds_nothing_wrong_at_first() -> Result<()> {
     ensure!(blocks(README, "sh").iter().any(|block| block.lines().any(|line| line.starts_with("hermod doctor "))), "it is not shown");
@@ -110,6 +110,8 @@ fn the_doctor_finds_nothing_wrong_at_first() -> Result<()> {
     let command = format!("{} doctor", hermod_tests::server::hermod_binary()?.display());
     let done = sh(&command, &[("HERMOD_DATA", &data), ("HERMOD_LISTEN", "127.0.0.1:0")])?;
     ensure!(done.status.success(), "{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&data)?.permissions());
+    ensure!(mode & 0o077 == 0, "others can read it: {mode:o}");
     Ok(())
 }
 

@@ -331,7 +331,12 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Takes the folder for this process.
 fn lock(folder: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Folder { path: folder.to_owned(), source };
-    fs::create_dir_all(folder).map_err(io)?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    // What is in it is for nobody else to read.
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(io)?;
     let file = File::options().create(true).truncate(false).write(true).open(folder.join("lock")).map_err(io)?;
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {

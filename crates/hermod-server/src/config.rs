@@ -135,6 +135,12 @@ impl Config {
                 .filter(|n| (1..=16).contains(n))
                 .ok_or_else(|| ConfigError::new("durability", "must be memory, or replicas:N with N from 1 to 16"))?,
         };
+        if replicas > 0 && matches!(store, Store::Embedded) {
+            return Err(ConfigError::new(
+                "durability",
+                "must be memory where the store is embedded: it has no replicas, and is on disk anyway",
+            ));
+        }
         if self.in_flight_max == 0 {
             return Err(ConfigError::new("in_flight_max", "must be at least 1"));
         }
@@ -192,10 +198,11 @@ mod tests {
     fn bad_settings_say_which_and_what_would_be_right() {
         let good = Config::default();
         assert!(good.settings().is_ok());
-        let cases: [(&str, Config); 7] = [
+        let cases: [(&str, Config); 8] = [
             ("store", Config { store: "mongodb://x".to_owned(), ..good.clone() }),
             ("partitions", Config { partitions: 0, ..good.clone() }),
             ("durability", Config { durability: "replicas:0".to_owned(), ..good.clone() }),
+            ("durability", Config { durability: "replicas:1".to_owned(), ..good.clone() }),
             ("memory_max", Config { memory_max: "1GB".to_owned(), ..good.clone() }),
             ("body_max", Config { body_max: "0".to_owned(), ..good.clone() }),
             ("request_timeout", Config { request_timeout: "soon".to_owned(), ..good.clone() }),

@@ -3,7 +3,7 @@
 use hermod_engine::{Clock, Engine};
 
 use crate::config::{Config, Settings};
-use crate::server::{open_catalog, open_engine};
+use crate::server::{create_private, open_catalog, open_engine, tls};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,13 @@ pub async fn doctor(config: &Config) -> Vec<Finding> {
     };
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut findings = vec![Finding::good("the settings can be read"), listen(config).await];
+    if let Err(fault) = tls::acceptor(config) {
+        findings.push(Finding::bad(fault.to_string(), "correct tls_cert and tls_key: files that this user can read"));
+    }
+    // As a server does: what comes to lie in it is for nobody else to read.
+    if let Err(fault) = create_private(&config.data) {
+        findings.push(Finding::bad(format!("{} cannot be made: {fault}", config.data.display()), "make it, or set data to another folder"));
+    }
     findings.push(store(config, &settings).await);
     findings.push(catalog(&settings).await);
     if !config.is_loopback() && config.tls_cert.is_none() {

@@ -1,7 +1,7 @@
 //! Starts the server and stops it again.
 
 mod accept;
-mod tls;
+pub(crate) mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -175,7 +175,7 @@ impl Server {
 }
 
 /// The folder holds everything anyone did: nobody else may read it.
-fn create_private(folder: &std::path::Path) -> std::io::Result<()> {
+pub(crate) fn create_private(folder: &std::path::Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

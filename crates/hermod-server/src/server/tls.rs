@@ -11,7 +11,7 @@ use super::ServerError;
 use crate::config::Config;
 
 /// Reads the certificate and its key; `None` if TLS is off.
-pub(super) fn acceptor(config: &Config) -> Result<Option<TlsAcceptor>, ServerError> {
+pub(crate) fn acceptor(config: &Config) -> Result<Option<TlsAcceptor>, ServerError> {
     let (Some(cert), Some(key)) = (&config.tls_cert, &config.tls_key) else { return Ok(None) };
     let fault =
         |name: &str, path: &std::path::Path, why: String| ServerError::Tls(format!("{name}: {} cannot be used: {why}", path.display()));
