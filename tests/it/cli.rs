@@ -9,9 +9,11 @@ mod workers;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hermod_tests::server::{Hermod, hermod_binary};
+use hermod_tests::until;
 
 const RULES: &str = "\
 rules:
@@ -166,8 +168,15 @@ async fn queues_and_what_recurs_in_them_are_managed_by_name() -> Result<()> {
     // An answer that is repeated has the secret no more, and says so.
     let put = "queues put lost --webhook https://example.com/in --idempotency-key once";
     ensure!(shell.says(put, 0)?.contains("secret: whsec_"), "the first time");
-    let again = shell.says(put, 0)?;
-    ensure!(again.contains("whose answer was lost") && again.contains("--secret"), "{again}");
+    let again = shell.says(put, 1)?;
+    ensure!(again.contains("was shown with the first") && again.contains("--secret"), "{again}");
+    shell.says("queues put later", 0)?;
+    let put = "queues put later --webhook https://example.com/in --idempotency-key later";
+    ensure!(shell.says(put, 0)?.contains("secret: whsec_"), "the first time");
+    ensure!(shell.says(put, 0)?.contains("was shown with the first"), "of a webhook that came later, too");
+    // A secret that lies in the environment is for webhooks alone.
+    let done = shell.command("queues put plain")?.env("HERMOD_WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").output()?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let given = "queues put given --webhook https://example.com/in --secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     ensure!(!shell.says(given, 0)?.contains("lost"), "who gave it has it");
     let shown = shell.says("queues get hook --json", 0)?;
@@ -193,6 +202,43 @@ async fn queues_and_what_recurs_in_them_are_managed_by_name() -> Result<()> {
     ensure!(shell.says("queues delete mail", 0)?.contains("mail is removed"), "it says what it did");
     ensure!(shell.says("queues schedule list mail", 2)?.contains("There is no queue mail"), "its schedules went with it");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_answer_says_that_it_lacks_the_secret_of_a_key() -> Result<()> {
+    let shell = Shell::start()?;
+    let create = "keys create bot --scope limit:check --idempotency-key once --json";
+    ensure!(shell.says(create, 0)?.contains("\"secret\": \"hk_"), "the first time");
+    let again = shell.run(create)?;
+    let (key, told) = (serde_json::from_slice::<serde_json::Value>(&again.stdout)?, String::from_utf8(again.stderr)?);
+    assert_eq!((again.status.code(), key.get("secret")), (Some(1), None));
+    let id = key["id"].as_str().context("its id")?;
+    ensure!(told.contains("was shown with the first") && told.contains(&format!("hermod keys delete {id}")), "{told}");
+    Ok(())
+}
+
+#[test]
+fn an_empty_variable_names_no_configuration_file() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let done = Command::new(hermod_binary()?).arg("config").env("HERMOD_CONFIG", "").current_dir(folder.path()).output()?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    Ok(())
+}
+
+#[test]
+fn an_admin_key_that_nobody_reads_on_stdout_is_on_stderr() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let mut command = Command::new(hermod_binary()?);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data", "data"]).current_dir(folder.path());
+    let log = folder.path().join("log");
+    let mut server = command.stdout(writer).stderr(std::fs::File::create(&log)?).spawn()?;
+    let told = || std::fs::read_to_string(&log).unwrap_or_default().contains("admin key: hk_");
+    let told = until(Duration::from_secs(60), "the key to be told", told);
+    server.kill()?;
+    server.wait()?;
+    told
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -83,7 +83,7 @@ const CONFIG_HELP: &str = "\
 Passwords are not shown.
 
 Examples:
-  hermod config > hermod.toml
+  hermod config
   hermod config --config /etc/hermod.toml";
 
 impl Cli {
@@ -121,5 +121,13 @@ mod tests {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert!(cli.client().unwrap().json, "{line}");
         }
+    }
+
+    /// A flag is read as its variable is, which is the one that is empty in practice.
+    #[test]
+    fn what_is_empty_counts_as_not_given() {
+        let cli = Cli::try_parse_from(["hermod", "rules", "list", "--server", ""]).unwrap();
+        assert_eq!(cli.client().unwrap().server, "http://127.0.0.1:7700");
+        assert!(Cli::try_parse_from(["hermod", "config", "--config", ""]).is_ok());
     }
 }

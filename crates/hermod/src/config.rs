@@ -11,10 +11,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
 use crate::output::Output;
+use crate::queues::SECRET_VARIABLE;
 use crate::redact::redact;
 use crate::server::Config;
 use crate::settings::{Settings, flag_of, nearest, variable_of};
@@ -22,12 +24,13 @@ use crate::settings::{Settings, flag_of, nearest, variable_of};
 /// The file that is read if it is there and none is named.
 const FILE: &str = "hermod.toml";
 /// Variables of the client and of this module itself.
-const OTHER_VARIABLES: [&str; 3] = ["HERMOD_SERVER", "HERMOD_KEY", "HERMOD_CONFIG"];
+const OTHER_VARIABLES: [&str; 4] = ["HERMOD_SERVER", "HERMOD_KEY", "HERMOD_CONFIG", SECRET_VARIABLE];
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     /// Configuration file; hermod.toml if there is one.
-    #[arg(long, value_name = "FILE", env = "HERMOD_CONFIG")]
+    // Not clap's own parser of paths, which refuses an empty one.
+    #[arg(long, value_name = "FILE", env = "HERMOD_CONFIG", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
@@ -117,9 +120,7 @@ fn merge(
 }
 
 fn read_file(path: &str, text: &str, names: &[String]) -> anyhow::Result<Value> {
-    // The parser's message ends its own lines; it shows the place.
-    let table: toml::Table =
-        toml::from_str(text).map_err(|fault| anyhow::anyhow!("{path} is not valid TOML: {}", fault.to_string().trim_end()))?;
+    let table: toml::Table = toml::from_str(text).map_err(|fault| not_toml(path, text, &fault))?;
     if let Some(name) = table.keys().find(|name| !names.contains(name)) {
         match nearest(name, names) {
             Some(near) => bail!("{path}: there is no setting `{name}`; did you mean `{near}`?"),
@@ -127,6 +128,17 @@ fn read_file(path: &str, text: &str, names: &[String]) -> anyhow::Result<Value> 
         }
     }
     Ok(Value::serialize(table)?)
+}
+
+/// What is wrong where. Without the line itself, which the parser would show: it may hold a password.
+fn not_toml(path: &str, text: &str, fault: &toml::de::Error) -> anyhow::Error {
+    let what = fault.message();
+    let Some(before) = fault.span().and_then(|span| text.get(..span.start)) else {
+        return anyhow::anyhow!("{path} is not valid TOML: {what}");
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    anyhow::anyhow!("{path} is not valid TOML: line {line}, column {column}: {what}")
 }
 
 /// The variables that are settings, by name, and warnings about those that perhaps should be.

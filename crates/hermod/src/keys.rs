@@ -47,7 +47,11 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
             let mut draft = KeyDraft::new(name, scopes.iter().cloned().map(Scope::from));
             draft.space = space.clone();
             let key = write.on(client.keys()).create(&draft).await?;
-            out.answer(&key, |key| format!("{}\n\n{}", rows(std::slice::from_ref(key)), secret(key)))?;
+            out.answer(&key, words)?;
+            if key.secret.is_none() {
+                eprintln!("{}", lost(&key.id));
+                return Ok(ExitCode::FAILURE);
+            }
         }
         Verb::Delete(TargetArgs { id, write }) => {
             write.on(client.keys()).delete(id).await?;
@@ -57,16 +61,20 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The secret, or why there is none: the server keeps only its hash, so a repeated answer lacks it.
-fn secret(key: &Key) -> String {
+fn words(key: &Key) -> String {
+    let row = rows(std::slice::from_ref(key));
     match &key.secret {
-        Some(secret) => format!("secret: {secret}\nIt is shown once and never again. Keep it."),
-        None => format!(
-            "The key was made by an earlier try whose answer was lost, and its secret with it.\n\
-             Revoke it with `hermod keys delete {}` and make another.",
-            key.id
-        ),
+        Some(secret) => format!("{row}\n\nsecret: {secret}\nIt is shown once and never again. Keep it."),
+        None => row,
     }
+}
+
+/// Why there is no secret: the server keeps only its hash, so a repeated answer lacks it.
+fn lost(id: &str) -> String {
+    format!(
+        "This answer is a repeated one: the secret was shown with the first, and never again.\n\
+         If it is lost, revoke the key with `hermod keys delete {id}` and make another."
+    )
 }
 
 fn rows(keys: &[Key]) -> String {
@@ -77,4 +85,21 @@ fn rows(keys: &[Key]) -> String {
             [key.id.clone(), key.space.clone(), key.name.clone(), scopes.join(","), key.created_at.to_string()]
         }),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_shown_if_it_is_there() {
+        let key = |secret: &str| {
+            let text = r#"{"id":"k1","space":"default","name":"bot","scopes":["limit:check"],"created_at":"2026-02-03T04:05:06.789Z""#;
+            words(&serde_json::from_str(&format!("{text}{secret}}}")).unwrap())
+        };
+        let made = key(r#","secret":"hk_s3cret""#);
+        assert!(made.contains("secret: hk_s3cret") && made.contains("shown once"), "{made}");
+        let repeated = key("");
+        assert!(repeated.contains("k1") && !repeated.contains("secret"), "{repeated}");
+    }
 }

@@ -4,6 +4,7 @@
 //! is wanted and how a write is made safe to repeat are the same for all of them, and are here.
 
 use anyhow::Context;
+use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use hermod_client::{
     Client, ClientError, Deck, Decks, Key, Keys, Limit, Message, Messages, Page, PageRequest, Queue, Queues, RealmSummary, Realms, Rule,
@@ -12,6 +13,9 @@ use hermod_client::{
 use serde::Serialize;
 
 use crate::output::Output;
+
+/// Where a server is if nothing else is said.
+const SERVER: &str = "http://127.0.0.1:7700";
 
 /// A noun: how to reach its server, and one of its verbs.
 #[derive(Debug, Args)]
@@ -26,7 +30,8 @@ pub(crate) struct NounArgs<V: Subcommand> {
 #[derive(Debug, Args)]
 pub(crate) struct ClientArgs {
     /// The server's address.
-    #[arg(long, global = true, value_name = "URL", env = "HERMOD_SERVER", default_value = "http://127.0.0.1:7700")]
+    #[arg(long, global = true, value_name = "URL", env = "HERMOD_SERVER", default_value = SERVER)]
+    #[arg(value_parser = StringValueParser::new().map(named))]
     pub(crate) server: String,
     /// The API key. `hermod dev` needs none.
     #[arg(long, global = true, value_name = "KEY", env = "HERMOD_KEY", hide_env_values = true)]
@@ -34,6 +39,11 @@ pub(crate) struct ClientArgs {
     /// Print JSON, for programs.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+/// The server that is named. An empty variable names none.
+fn named(server: String) -> String {
+    if server.is_empty() { SERVER.to_owned() } else { server }
 }
 
 impl ClientArgs {
@@ -64,6 +74,14 @@ impl WriteArgs {
     pub(crate) fn on<H: Once>(&self, handle: H) -> H {
         match &self.idempotency_key {
             Some(key) => handle.once(key),
+            None => handle,
+        }
+    }
+
+    /// The same for one call of several: each has a key of its own.
+    pub(crate) fn on_part<H: Once>(&self, handle: H, part: usize) -> H {
+        match &self.idempotency_key {
+            Some(key) => handle.once(&format!("{key}.{part}")),
             None => handle,
         }
     }

@@ -4,6 +4,7 @@ mod args;
 mod change;
 mod look;
 mod push;
+mod put;
 mod relay;
 mod schedule;
 mod take;
@@ -18,6 +19,8 @@ use hermod_client::{Overdue, Push, Queue};
 use crate::noun::{NounArgs, PageArgs, TargetArgs};
 use crate::output::{or_dash, table};
 use args::QueueArgs;
+
+pub(crate) use args::SECRET_VARIABLE;
 
 pub(crate) const HELP: &str = "\
 Examples:
@@ -139,10 +142,7 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
     match &args.verb {
         Verb::List(page) => page.list(client.queues(), out, rows).await?,
         Verb::Get { id } => out.one(&client.queues().get(id).await?, rows)?,
-        Verb::Put { queue, target } => {
-            let saved = target.write.on(client.queues()).put(&target.id, &queue.draft()).await?;
-            out.answer(&saved, |saved| format!("{}{}", rows(std::slice::from_ref(saved)), secret(saved, queue)))?;
-        }
+        Verb::Put { queue, target } => return put::run(queue, target, &client, out).await,
         Verb::Delete { target: TargetArgs { id, write }, purge } => {
             let queues = write.on(client.queues());
             if *purge {
@@ -173,21 +173,6 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
         Verb::Pin(args) => workers::pin(args, &client, out).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The secret that the server made up, if it did, or that it is lost: an answer that is repeated has its mask alone.
-fn secret(saved: &Queue, asked: &QueueArgs) -> String {
-    let webhook = saved.push.as_ref().and_then(|push| push.webhook.as_ref()).filter(|_| !asked.has_secret());
-    match webhook.map(|webhook| (webhook.whole_secret(), webhook)) {
-        Some((Some(secret), _)) => format!("\n\nsecret: {secret}\nIt is shown once and never again. Keep it."),
-        // One that was there before keeps its secret; a new one had none to keep.
-        Some((None, webhook)) if saved.version == 1 => format!(
-            "\n\nThe queue was made by an earlier try whose answer was lost, and its secret with it.\n\
-             Give it another with `hermod queues put {} --webhook {} --secret whsec_...`.",
-            saved.queue, webhook.url
-        ),
-        _ => String::new(),
-    }
 }
 
 fn rows(queues: &[Queue]) -> String {

@@ -69,8 +69,9 @@ async fn run(hermod: &Client, args: &Args) -> anyhow::Result<()> {
     }
     let watched = watch(hermod, &queue, args, &ledger).await;
     workers.iter().for_each(tokio::task::JoinHandle::abort);
-    hermod.queues().delete(&queue).await?;
-    watched
+    // What was lost may still be in the queue, which then stays: the verdict comes first.
+    let deleted = hermod.queues().delete(&queue).await;
+    watched.and(deleted.map_err(Into::into))
 }
 
 /// Relays all messages, sees to it that a worker dies on the way, waits for the rest, and tells what happened.

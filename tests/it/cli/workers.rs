@@ -1,5 +1,6 @@
 //! Workers of sticky queues on the command line: listed, explained, drained, pinned; claims and tails by one of them.
 
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -114,5 +115,21 @@ async fn a_tail_is_a_worker_until_it_is_interrupted_or_another_has_its_name() ->
     ensure!(killed.success() && second.wait()?.success(), "an interrupt ends it cleanly");
     let worker = shell.worker("w1")?;
     ensure!(worker.is_null() || worker["state"] == "gone", "it has left: {worker}");
+    Ok(())
+}
+
+#[test]
+fn a_tail_is_interrupted_also_where_the_server_never_answers() -> Result<()> {
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let mut command = Command::new(hermod_binary()?);
+    command.args(["queues", "tail", "inbox", "--worker", "w1", "--server", &format!("http://{}", silent.local_addr()?)]);
+    let mut tail = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    // Who asks has begun to listen for signals before.
+    let _asked = silent.accept()?;
+    let killed = Command::new("sh").args(["-c", &format!("kill -INT {}", tail.id())]).status()?;
+    ensure!(killed.success());
+    // Its request would wait for longer, and then fail.
+    let ended = tail.wait()?;
+    ensure!(ended.success(), "an interrupt ends it cleanly: {ended}");
     Ok(())
 }

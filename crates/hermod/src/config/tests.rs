@@ -55,6 +55,7 @@ fn unknown_names_are_refused_in_the_file_and_warned_of_in_the_environment() {
         ("HERMOD_LISTN", "x"),
         ("HERMOD_SERVER", "http://h"),
         ("HERMOD_KEY", "hk_x"),
+        ("HERMOD_WEBHOOK_SECRET", "whsec_x"),
         ("HERMOD_SERVICE_HOST", "10.0.0.1"),
         ("HERMOD_PORT_7700_TCP", "tcp://10.0.0.1:7700"),
     ];
@@ -74,8 +75,21 @@ fn a_value_that_does_not_fit_names_its_source() {
         let fault = merge(in_file.and_then(file), texts(&env), texts(&flag)).unwrap_err().to_string();
         assert!(fault.contains("partitions") && fault.contains(source), "{fault}");
     }
-    let fault = merge(file("partitions = "), texts(&[]), texts(&[])).unwrap_err().to_string();
-    assert!(fault.starts_with("hermod.toml is not valid TOML"), "{fault}");
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_told_its_place_and_no_password() {
+    for (text, place) in [
+        ("partitions = ", "line 1, column 14: "),
+        ("catalog = postgres://me:s3cret@h/db", "line 1, column 11: "),
+        ("# größer\nlog = 'wärn' s3cret\n", "line 2, column 14: "),
+        ("store = 'redis://:s3cret@h\n", "line 1, column 27: "),
+    ] {
+        let fault = merge(file(text), texts(&[]), texts(&[])).unwrap_err();
+        let told = format!("{fault:#}");
+        assert!(told.starts_with(&format!("hermod.toml is not valid TOML: {place}")), "{told}");
+        assert!(!told.contains("s3cret") && told.lines().count() == 1, "{told}");
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ Examples:
 
 /// The most checks in one request, by the API.
 const CHECKS_MAX: usize = 1_000;
+/// The most bytes of checks in one request: half of what a server takes unless it is told otherwise.
+const BYTES_MAX: usize = 512 << 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArgs {
@@ -65,7 +67,7 @@ pub(super) async fn run(args: &BatchArgs, client: &Client, out: Output) -> anyho
     // All are read before the first is made: a fault in the last line must not leave half of them charged.
     let checks = read(&file, &text)?;
     let (mut refused, mut failed, mut done) = (0, 0, 0);
-    for some in checks.chunks(CHECKS_MAX) {
+    for some in parts(&checks)? {
         let answers = match client.limit().batch(some).await {
             Ok(answers) => answers,
             Err(fault) => {
@@ -106,6 +108,25 @@ fn read(file: &str, text: &str) -> anyhow::Result<Vec<BatchCheck>> {
     Ok(checks)
 }
 
+/// Cuts the checks into parts that fit a request each.
+fn parts(checks: &[BatchCheck]) -> anyhow::Result<Vec<&[BatchCheck]>> {
+    let lengths = checks.iter().map(|check| Ok(serde_json::to_string(check)?.len() + ",".len())).collect::<anyhow::Result<Vec<_>>>()?;
+    let (mut parts, mut rest, mut lengths) = (Vec::new(), checks, lengths.as_slice());
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = lengths.iter().take(CHECKS_MAX).take_while(|length| {
+            bytes += **length;
+            bytes <= BYTES_MAX
+        });
+        // One that is too large by itself goes alone; the server says so.
+        let count = fits.count().max(1);
+        let (part, after) = rest.split_at(count);
+        parts.push(part);
+        (rest, lengths) = (after, lengths.split_at(count).1);
+    }
+    Ok(parts)
+}
+
 fn line(check: &BatchCheck, answer: &Result<Checked, BatchProblem>, json: bool) -> anyhow::Result<String> {
     Ok(match (answer, json) {
         (Ok(checked), true) => serde_json::to_string(checked)?,
@@ -121,6 +142,22 @@ fn line(check: &BatchCheck, answer: &Result<Checked, BatchProblem>, json: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_bounded_by_count_and_by_bytes() {
+        let cut = |lengths: &[usize]| {
+            // So long is a check as it is sent, with the comma behind it.
+            let frame = serde_json::to_string(&BatchCheck::new("", "x")).unwrap().len() + 1;
+            let checks: Vec<_> = lengths.iter().map(|length| BatchCheck::new("s".repeat(length - frame), "x")).collect();
+            let parts = parts(&checks).unwrap();
+            assert_eq!(parts.concat(), checks, "all of them, in order");
+            parts.iter().map(|part| part.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&[]), [0_usize; 0]);
+        assert_eq!(cut(&[100; 2_001]), [1_000, 1_000, 1]);
+        assert_eq!(cut(&[1_024; 1_100]), [512, 512, 76]);
+        assert_eq!(cut(&[BYTES_MAX, 100, BYTES_MAX + 9, 100, 100]), [1, 1, 1, 2]);
+    }
 
     #[test]
     fn lines_are_checks_and_a_fault_names_its_line() {

@@ -1,11 +1,18 @@
 //! A queue as flags.
 
+use std::env::VarError;
+
+use anyhow::bail;
 use clap::Args;
 use hermod_client::{Backoff, OnExhausted, OnFailure, Overdue, Push, QueueDraft, QueueMode, QueueOrder, Webhook};
 
 pub(super) const HELP: &str = "\
 What is left out has its default, also where the queue is there already. Only a webhook's secrets stay as
 they are stored; a new webhook without one is given a secret, which is printed this once.";
+
+/// Where secrets come from that no flag gives. Not by clap, for which a variable is as good as the flag: one that is
+/// exported would then require a webhook of every queue.
+pub(crate) const SECRET_VARIABLE: &str = "HERMOD_WEBHOOK_SECRET";
 
 /// A flag per field. Words are plain text here: the server knows its own, and names them if one is wrong.
 #[derive(Debug, Args)]
@@ -61,8 +68,9 @@ pub(crate) struct QueueArgs {
     /// The server sends each delivery there.
     #[arg(long, value_name = "URL")]
     webhook: Option<String>,
-    /// What requests are signed with, whsec_...; a new one and the old one, with a comma, to change it.
-    #[arg(long, value_name = "SECRET", requires = "webhook", value_delimiter = ',', env = "HERMOD_WEBHOOK_SECRET", hide_env_values = true)]
+    /// What requests are signed with, whsec_...; a new one and the old one, with a comma, to change it. If absent,
+    /// what HERMOD_WEBHOOK_SECRET says.
+    #[arg(long, value_name = "SECRET", requires = "webhook", value_delimiter = ',')]
     secret: Vec<String>,
     /// How many requests may be under way; 8 if absent.
     #[arg(long, value_name = "N", requires = "webhook")]
@@ -73,11 +81,17 @@ pub(crate) struct QueueArgs {
 }
 
 impl QueueArgs {
-    pub(super) fn has_secret(&self) -> bool {
-        !self.secret.is_empty()
+    /// What the variable says, where it matters; an empty one says nothing.
+    pub(super) fn secret_variable(&self) -> anyhow::Result<Option<String>> {
+        match std::env::var(SECRET_VARIABLE) {
+            Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+            Err(VarError::NotUnicode(_)) if self.webhook.is_some() => bail!("{SECRET_VARIABLE} is not text"),
+            Err(_) => Ok(None),
+        }
     }
 
-    pub(super) fn draft(&self) -> QueueDraft {
+    /// The queue, with the secrets of the variable where flags give none.
+    pub(super) fn draft(&self, variable: Option<&str>) -> QueueDraft {
         let mut draft = QueueDraft::new();
         draft.mode = self.mode.clone().map(QueueMode::from);
         draft.order = self.order.clone().map(QueueOrder::from);
@@ -96,19 +110,54 @@ impl QueueArgs {
         draft.overdue = self.drop_after.clone().map(Overdue::DropAfter);
         draft.catch_up_per_second = self.catch_up_per_second;
         draft.max_payload = self.max_payload;
-        draft.push = self.push();
+        draft.push = self.push(variable);
         draft
     }
 
-    fn push(&self) -> Option<Push> {
+    fn push(&self, variable: Option<&str>) -> Option<Push> {
         let Some(url) = &self.webhook else { return self.log.then(Push::log) };
         let mut webhook = Webhook::new(url);
-        match self.secret.as_slice() {
+        let secrets = match (self.secret.as_slice(), variable) {
+            ([], Some(variable)) => variable.split(',').map(str::to_owned).collect(),
+            (given, _) => given.to_vec(),
+        };
+        match secrets.as_slice() {
             [one] => webhook.secret = Some(one.clone()),
-            several => webhook.secrets = several.to_vec(),
+            _ => webhook.secrets = secrets,
         }
         webhook.concurrency = self.webhook_concurrency;
         webhook.timeout = self.webhook_timeout.clone();
         Some(Push::webhook(webhook))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        queue: QueueArgs,
+    }
+
+    #[test]
+    fn a_secret_in_the_environment_is_used_where_a_webhook_is_and_no_secret_is_given() {
+        for (line, variable, secret, secrets) in [
+            ("put --webhook https://h", None, None, vec![]),
+            ("put --webhook https://h", Some("whsec_a"), Some("whsec_a"), vec![]),
+            ("put --webhook https://h", Some("whsec_a,whsec_b"), None, vec!["whsec_a", "whsec_b"]),
+            ("put --webhook https://h --secret whsec_c", Some("whsec_a"), Some("whsec_c"), vec![]),
+        ] {
+            let draft = Line::try_parse_from(line.split(' ')).unwrap().queue.draft(variable);
+            let webhook = draft.push.unwrap().webhook.unwrap();
+            assert_eq!(webhook.secret.as_deref(), secret, "{line} {variable:?}");
+            assert_eq!(webhook.secrets, secrets, "{line} {variable:?}");
+        }
+        let plain = Line::try_parse_from(["put", "--lease", "1m"]).unwrap().queue;
+        assert_eq!(plain.draft(Some("whsec_a")).push, None);
+        assert!(Line::try_parse_from(["put", "--secret", "whsec_a"]).is_err(), "a flag without a webhook is a mistake");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use hermod_client::{Bulk, BulkChange, Client, DeliveryFilter, DeliveryState, Due, EditOutcome, Edited, Which};
+use hermod_client::{Bulk, BulkChange, Client, DeliveryFilter, DeliveryState, Due, EditOutcome, Edited, Queues, Which};
 
 use super::look::{Listed, rows};
 use super::push::json;
@@ -70,6 +70,8 @@ pub(crate) struct ShiftArgs {
     /// All that wait.
     #[arg(long, group = "which")]
     all: bool,
+    #[command(flatten)]
+    write: WriteArgs,
 }
 
 #[derive(Debug, Args)]
@@ -144,7 +146,7 @@ pub(super) async fn cancel(args: &CancelArgs, client: &Client, out: Output) -> a
             (Which::Waiting, usize::try_from(stats.ready + stats.scheduled).ok())
         }
     };
-    many(client, out, &args.queue, BulkChange::Cancel, &which, length, "cancelled").await
+    many(|part| args.write.on_part(client.queues(), part), out, &args.queue, BulkChange::Cancel, &which, length, "cancelled").await
 }
 
 pub(super) async fn reschedule(args: &RescheduleArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
@@ -164,7 +166,7 @@ pub(super) async fn shift(args: &ShiftArgs, client: &Client, out: Output) -> any
         (None, from, until) => Which::Between(from.map(Into::into), until.map(Into::into)),
     };
     let change = if args.earlier { BulkChange::Earlier(args.by) } else { BulkChange::Later(args.by) };
-    many(client, out, &args.queue, change, &which, None, "shifted").await
+    many(|part| args.write.on_part(client.queues(), part), out, &args.queue, change, &which, None, "shifted").await
 }
 
 pub(super) async fn rewrite(args: &RewriteArgs, client: &Client, out: Output) -> anyhow::Result<ExitCode> {
@@ -195,7 +197,8 @@ pub(super) async fn dead(args: &DeadArgs, client: &Client, out: Output) -> anyho
         }
         None if args.all => {
             let stats = client.queues().stats(&args.queue).await?;
-            many(client, out, &args.queue, change, &Which::Dead, usize::try_from(stats.dead).ok(), word).await
+            let (part, length) = (|part| args.write.on_part(client.queues(), part), usize::try_from(stats.dead).ok());
+            many(part, out, &args.queue, change, &Which::Dead, length, word).await
         }
         None => bail!("say which: --id dl_... or --all"),
     }
@@ -212,9 +215,9 @@ fn told(out: Output, edited: &Edited, id: &str, done: &str) -> anyhow::Result<Ex
     Ok(if edited.outcome == EditOutcome::Done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Changes many, call after call, and shows how far it has come.
-async fn many(
-    client: &Client,
+/// Changes many, call after call, and shows how far it has come. `part` is the handle for one of the calls, from 0.
+async fn many<'a>(
+    part: impl Fn(usize) -> Queues<'a>,
     out: Output,
     queue: &str,
     change: BulkChange,
@@ -222,9 +225,9 @@ async fn many(
     length: Option<usize>,
     word: &str,
 ) -> anyhow::Result<ExitCode> {
-    let (mut sum, bar) = (Bulk::default(), out.bar(length));
+    let (mut sum, bar, mut calls) = (Bulk::default(), out.bar(length), 0);
     loop {
-        let some = match client.queues().change_some(queue, change, which, sum.next.as_deref()).await {
+        let some = match part(calls).change_some(queue, change, which, sum.next.as_deref()).await {
             Ok(some) => some,
             Err(fault) => {
                 bar.finish_and_clear();
@@ -238,7 +241,7 @@ async fn many(
         };
         (sum.done, sum.leased, sum.others) = (sum.done + some.done, sum.leased + some.leased, sum.others + some.others);
         bar.inc(some.done);
-        sum.next = some.next;
+        (sum.next, calls) = (some.next, calls + 1);
         if sum.next.is_none() {
             break;
         }

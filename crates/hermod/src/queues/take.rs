@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::look::payload;
 use crate::noun::WriteArgs;
 use crate::output::{Output, or_dash, table};
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 pub(super) const CLAIM_HELP: &str = "\
 What is printed is held until its lease ends; with --ack it is finished once it is printed.
@@ -197,10 +197,13 @@ impl Listener<'_> {
         Ok(workers.items.iter().any(|other| other.worker == worker && other.incarnation > incarnation && other.state != WorkerState::Gone))
     }
 
-    /// Others have its recipients at once. If nobody hears it, they have them a little later.
-    async fn leave(&self) {
-        if let Some((worker, incarnation)) = self.args.worker.as_ref().zip(self.incarnation) {
-            drop(self.client.queues().leave(&self.args.queue, worker, Some(incarnation)).await);
+    /// Others have its recipients at once. If nobody hears it, they have them a little later. Another signal ends it at once.
+    async fn leave(&self, signals: &mut Signals) -> ExitCode {
+        let Some((worker, incarnation)) = self.args.worker.as_ref().zip(self.incarnation) else { return ExitCode::SUCCESS };
+        let queues = self.client.queues();
+        match signals.unless_asked(queues.leave(&self.args.queue, worker, Some(incarnation))).await {
+            Some(_) => ExitCode::SUCCESS,
+            None => signals::interrupted(),
         }
     }
 }
@@ -210,7 +213,8 @@ pub(super) async fn tail(args: &TailArgs, client: &Client, out: Output) -> anyho
     let mut signals = Signals::listen()?;
     let mut listener = Listener { args, client, incarnation: None };
     // A fault at the beginning is told; later ones are waited out.
-    let mut stream = listener.open().await?;
+    let Some(opened) = signals.unless_asked(listener.open()).await else { return Ok(listener.leave(&mut signals).await) };
+    let mut stream = opened?;
     loop {
         let follows = follow(&mut stream, args, client, out);
         let ended = match signals.unless_asked(follows).await {
@@ -237,8 +241,7 @@ pub(super) async fn tail(args: &TailArgs, client: &Client, out: Output) -> anyho
         };
     }
     drop(stream);
-    listener.leave().await;
-    Ok(ExitCode::SUCCESS)
+    Ok(listener.leave(&mut signals).await)
 }
 
 /// Why there is nothing more to print.
@@ -251,7 +254,8 @@ enum Ended {
 
 async fn follow(stream: &mut DeliveryStream, args: &TailArgs, client: &Client, out: Output) -> anyhow::Result<Ended> {
     while let Some(claimed) = stream.next().await? {
-        if !out.is_read(&if out.is_json() { serde_json::to_string(&claimed)? } else { line(&claimed) })? {
+        let text = if out.is_json() { serde_json::to_string(&claimed)? } else { line(&claimed) };
+        if !out.is_read(&on_one_line(&text))? {
             return Ok(Ended::Unread);
         }
         let settled = client.queues().ack(&args.queue, &claimed).await?;
@@ -266,4 +270,31 @@ fn line(claimed: &Claimed) -> String {
     let to = claimed.to.as_ref().map(|to| format!("{to}: ")).unwrap_or_default();
     let carried = payload(claimed.json.as_deref(), claimed.base64.as_deref(), usize::MAX);
     format!("{}  {}  {to}{carried}", claimed.due, claimed.id)
+}
+
+/// The same without line breaks, which a payload has if it was written with some. JSON has them between its parts only, so that what
+/// is taken out here, and the blanks around it, mean nothing.
+fn on_one_line(text: &str) -> String {
+    text.split(['\n', '\r']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_of_many_lines_is_printed_on_one_and_stays_what_it_is() {
+        let payload = "{\n  \"say\": \"two\\nlines,  two blanks\",\r\n\r  \"n\": 12345678901234567890.10\n}";
+        let claimed: Claimed = serde_json::from_str(&format!(
+            r#"{{"id":"dl_1","token":7,"attempt":1,"due":"2026-02-03T04:05:06.789Z","lease_until":"2026-02-03T04:05:36.789Z",
+            "payload":{payload}}}"#
+        ))
+        .unwrap();
+        let shown = r#"{ "say": "two\nlines,  two blanks", "n": 12345678901234567890.10 }"#;
+        for text in [serde_json::to_string(&claimed).unwrap(), line(&claimed)] {
+            let text = on_one_line(&text);
+            assert!(text.lines().count() == 1 && text.contains(shown), "{text}");
+        }
+        assert_eq!(on_one_line("7"), "7");
+    }
 }
