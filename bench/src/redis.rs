@@ -57,9 +57,7 @@ async fn run_with(rules: u64, found: Found, wanted: f64) -> Result<()> {
     let store = server::Redis::start()?;
     let engine = hermod_engine::Redis::open(Options::new(Address::parse(&store.url())?)).await?;
     let space = SpaceId::default_space();
-    let limited = |n: u64| {
-        Ok(Arc::new(Limited::enforced(RuleId::new(format!("bench-{n}"))?, Meter::Bucket(found.bucket()?))))
-    };
+    let limited = |n: u64| Ok(Arc::new(Limited::enforced(RuleId::new(format!("bench-{n}"))?, Meter::Bucket(found.bucket()?))));
     let limited: Rules = (0..rules).map(limited).collect::<Result<Vec<_>>>()?.into();
     let checks = (0..SUBJECTS)
         .map(|n| {

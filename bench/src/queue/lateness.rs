@@ -6,7 +6,8 @@
 //!
 //! On the embedded engine a lease is on disk before anybody is told. So what one fsync costs meanwhile is measured beside it: who claims
 //! what is due already can not be faster, and one that takes longer than deliveries are claimed ahead makes them late. So is how late
-//! the machine wakes a thread that only sleeps, as nobody can be told sooner than that.
+//! the machine wakes threads that only sleep, as nobody can be told sooner than that: what fell due while it stood still, or right after it, is
+//! counted with all the others, and the others are shown for themselves.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -33,8 +34,13 @@ const LEASE_MS: i64 = 30_000;
 /// So often an fsync is measured, and so much is written for it: about what a commit writes.
 const FSYNC_EVERY: Duration = Duration::from_millis(20);
 const FSYNC_BYTES: usize = 8 << 10;
-/// What sleeps beside it, to see how late the machine itself wakes somebody.
-const SLEEP: Duration = Duration::from_millis(5);
+/// What sleeps beside it, to see how late the machine itself wakes somebody: so long, and one for each core.
+const SLEEP: Duration = Duration::from_millis(2);
+const SLEEPERS: usize = 2;
+/// A sleeper that is later than this was kept from waking.
+const STILL_US: i64 = 2_000;
+/// For so long after the machine stood still there is more to do than usual.
+const AFTER_US: i64 = 5_000;
 
 pub(super) async fn run() -> Result<()> {
     run_on("embedded", None, 5.0).await?;
@@ -57,43 +63,51 @@ async fn run_on(name: &str, store: Option<&str>, wanted_ms: f64) -> Result<()> {
             let is_over = Arc::clone(&is_over);
             move || fsyncs(&is_over)
         });
-        let bare = tokio::task::spawn_blocking({
+        let mut bare = JoinSet::new();
+        for _ in 0..SLEEPERS {
             let is_over = Arc::clone(&is_over);
-            move || sleeps(&is_over)
-        });
+            bare.spawn_blocking(move || sleeps(&is_over));
+        }
         let seen = flow(&target, is_stream).await;
         is_over.store(true, Ordering::Relaxed);
-        let (seen, disk, bare) = (seen?, disk.await??, bare.await??);
+        let (seen, disk) = (seen?, disk.await??);
+        let (mut slept, mut still) = (times([].iter())?, Vec::new());
+        while let Some(one) = bare.join_next().await {
+            let (woken, pauses) = one??;
+            slept.add(woken)?;
+            still.extend(pauses);
+        }
+        let undisturbed = seen.undisturbed(&still)?;
         let ms = |times: &Histogram<u64>, q: f64| Duration::from_micros(times.value_at_quantile(q)).as_secs_f64() * 1e3;
         let say = |who: &str, times: &Histogram<u64>| {
             let (p50, p99, max) = (ms(times, 0.5), ms(times, 0.99), ms(times, 1.0));
-            println!("  {way:<10} {who:<25} p50 {p50:>6.2} ms   p99 {p99:>6.2} ms   max {max:>7.2} ms");
+            println!("  {way:<10} {who:<28} p50 {p50:>6.2} ms   p99 {p99:>6.2} ms   max {max:>7.2} ms");
             p99
         };
         say("one fsync, meanwhile", &disk);
-        say("a bare sleep, meanwhile", &bare);
-        let p99 = say("by the consumer's clock", &seen.felt);
+        say("a bare sleep, meanwhile", &slept);
+        let p99 = say("by the consumer's clock", &seen.felt()?);
         let word = if p99 < wanted_ms && seen.early == 0 { "reached" } else { "NOT reached" };
-        println!(
-            "  {way:<10} {} handed out, {} early; wanted p99 below {wanted_ms} ms and none early: {word}",
-            seen.felt.len(),
-            seen.early
-        );
+        let many = seen.handed.len();
+        println!("  {way:<10} {many} handed out, {} early; wanted p99 below {wanted_ms} ms and none early: {word}", seen.early);
+        say("where it did not stand still", &undisturbed);
+        println!("  {way:<10} {} of them", undisturbed.len());
     }
     Ok(())
 }
 
+/// From when to when.
+type Span = (i64, i64);
+
 /// How late the deliveries of a flow were.
+#[derive(Default)]
 struct Seen {
-    felt: Histogram<u64>,
+    /// Each from when it was due to when it was there.
+    handed: Vec<Span>,
     early: usize,
 }
 
 impl Seen {
-    fn new() -> Result<Seen> {
-        Ok(Seen { felt: Histogram::new_with_bounds(1, 60_000_000, 3)?, early: 0 })
-    }
-
     /// Takes in what was handed out at `now`; what is to be acknowledged.
     fn take(&mut self, text: &str, now: i64) -> Result<Vec<String>> {
         let mut acks = Vec::new();
@@ -103,17 +117,32 @@ impl Seen {
             if leased < due || now < due {
                 self.early += 1;
             }
-            self.felt.saturating_record(u64::try_from(now - due).unwrap_or(0));
+            self.handed.push((due, now));
             acks.push(format!(r#"{{"id":"{id}","token":{token}}}"#));
         }
         Ok(acks)
     }
 
-    fn add(&mut self, other: Seen) -> Result<()> {
-        self.felt.add(other.felt)?;
+    fn add(&mut self, other: Seen) {
+        self.handed.extend(other.handed);
         self.early += other.early;
-        Ok(())
     }
+
+    fn felt(&self) -> Result<Histogram<u64>> {
+        times(self.handed.iter())
+    }
+
+    /// Those on whose way the machine did not stand still.
+    fn undisturbed(&self, still: &[Span]) -> Result<Histogram<u64>> {
+        let is_apart = |due: i64, now: i64| still.iter().all(|(from, till)| now < *from || till + AFTER_US < due);
+        times(self.handed.iter().filter(|(due, now)| is_apart(*due, *now)))
+    }
+}
+
+fn times<'a>(spans: impl Iterator<Item = &'a Span>) -> Result<Histogram<u64>> {
+    let mut times = Histogram::new_with_bounds(1, 60_000_000, 3)?;
+    spans.for_each(|(from, till)| times.saturating_record(u64::try_from(till - from).unwrap_or(0)));
+    Ok(times)
 }
 
 /// What an fsync costs, over and over, in a file whose room is there already.
@@ -132,15 +161,20 @@ fn fsyncs(is_over: &AtomicBool) -> Result<Histogram<u64>> {
     Ok(times)
 }
 
-/// How late a thread is woken that does nothing but sleep.
-fn sleeps(is_over: &AtomicBool) -> Result<Histogram<u64>> {
-    let mut times = Histogram::new_with_bounds(1, 60_000_000, 3)?;
+/// How late a thread is woken that does nothing but sleep, and when it was kept from waking.
+fn sleeps(is_over: &AtomicBool) -> Result<(Histogram<u64>, Vec<Span>)> {
+    let (mut times, mut still) = (Histogram::new_with_bounds(1, 60_000_000, 3)?, Vec::new());
+    let sleep = i64::try_from(SLEEP.as_micros())?;
     while !is_over.load(Ordering::Relaxed) {
-        let began = Instant::now();
+        let wake = now_us()? + sleep;
         std::thread::sleep(SLEEP);
-        times.saturating_record(u64::try_from(began.elapsed().saturating_sub(SLEEP).as_micros()).unwrap_or(u64::MAX));
+        let woken = now_us()?;
+        times.saturating_record(u64::try_from(woken - wake).unwrap_or(0));
+        if woken - wake > STILL_US {
+            still.push((wake, woken));
+        }
     }
-    Ok(times)
+    Ok((times, still))
 }
 
 fn now_us() -> Result<i64> {
@@ -174,9 +208,9 @@ async fn flow(target: &Target, is_stream: bool) -> Result<Seen> {
         let body = format!(r#"{{"at":"{at}","payload":"{}"}}"#, "x".repeat(98));
         wire.ask(&target.json("POST", "/v1/queues/jobs/deliveries", &body)).await?;
     }
-    let mut seen = Seen::new()?;
+    let mut seen = Seen::default();
     while let Some(one) = consumers.join_next().await {
-        seen.add(one??)?;
+        seen.add(one??);
     }
     Ok(seen)
 }
@@ -186,7 +220,7 @@ async fn poll(target: &Target, left: &AtomicUsize) -> Result<Seen> {
     let claim = target.json("POST", "/v1/queues/jobs/claim", r#"{"count":10,"lease":"30s","wait_ms":1000}"#);
     let (send, receive) = unbounded_channel();
     let ask = async {
-        let (mut wire, mut seen) = (Wire::open(&target.address).await?, Seen::new()?);
+        let (mut wire, mut seen) = (Wire::open(&target.address).await?, Seen::default());
         while left.load(Ordering::Relaxed) > 0 {
             let answer = wire.ask(&claim).await?;
             let now = now_us()?;
@@ -205,7 +239,7 @@ async fn listen(target: &Target, left: &AtomicUsize) -> Result<Seen> {
     let (mut pieces, _open) = Wire::open(&target.address).await?.listen(request.as_bytes()).await?;
     let (send, receive) = unbounded_channel();
     let read = async {
-        let mut seen = Seen::new()?;
+        let mut seen = Seen::default();
         while left.load(Ordering::Relaxed) > 0 {
             let Ok(piece) = tokio::time::timeout(Duration::from_millis(500), pieces.next()).await else { continue };
             let Some(piece) = piece? else { break };
