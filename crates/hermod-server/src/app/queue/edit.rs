@@ -78,13 +78,13 @@ impl App {
                 return Err(Problem::new(Code::InvalidField, many).in_field("until"));
             }
         }
+        let by_partition: Vec<_> = by_partition.into_iter().collect();
         let parts =
-            by_partition.iter().flat_map(|(partition, numbers)| numbers.chunks(EDIT_MAX).enumerate().map(move |part| (*partition, part)));
-        let edits = parts.map(|(partition, (position, some))| {
+            by_partition.iter().flat_map(|(partition, numbers)| parts_of(&change, numbers).into_iter().map(move |part| (*partition, part)));
+        let edits = parts.map(|(partition, (part, some))| {
             let place = Place { space: caller.space.clone(), partition };
-            let part = part_of(&change, position, some);
             let (queue, change, once) = (&queue, change.clone(), once.map(|once| once.part(part)));
-            async move { self.edit_in(place, queue, change, some.to_vec(), once.as_ref()).await }
+            async move { self.edit_in(place, queue, change, some, once.as_ref()).await }
         });
         let mut bulk = Bulk { next: ask.after, ..Bulk::default() };
         for edited in join_all(edits).await {
@@ -120,16 +120,45 @@ impl App {
     }
 }
 
-/// Which part of a change of many these are, in their partition. Asked for again, what was cancelled or redriven is not found any
-/// more, and others stand in its place: they are another part. What was shifted is found where it was, and is not shifted twice.
-fn part_of(change: &Change, position: usize, numbers: &[Number]) -> u64 {
+/// The parts in which many of a partition are changed, each with its number, under which it is done once. Asked for again, what was cancelled or
+/// redriven is not found any more, and others stand in its place: they are another part. What was shifted is found again, or not, among others than
+/// before: it is of the same part whoever else is found.
+fn parts_of(change: &Change, numbers: &[Number]) -> Vec<(u64, Vec<Number>)> {
     match change {
         Change::Cancel | Change::Move(Move::Redrive) => {
-            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-            hermod_core::partition::hash(&bytes)
+            let bytes = |some: &[Number]| some.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+            numbers.chunks(EDIT_MAX).map(|some| (hermod_core::partition::hash(&bytes(some)), some.to_vec())).collect()
         }
         Change::Move(Move::To(_) | Move::Later(_) | Move::Earlier(_)) | Change::Rewrite { .. } => {
-            u64::try_from(position).unwrap_or(u64::MAX)
+            let (mut parts, span): (BTreeMap<u64, Vec<Number>>, _) = (BTreeMap::new(), u64::try_from(EDIT_MAX).unwrap_or(u64::MAX));
+            for number in numbers {
+                parts.entry(number / span).or_default().push(*number);
+            }
+            parts.into_iter().collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_core::Micros;
+
+    use super::*;
+
+    #[test]
+    fn a_delivery_is_of_the_same_part_whoever_else_is_found() {
+        let later = Change::Move(Move::Later(Micros::saturating(1)));
+        let part_of = |found: &[Number], one: Number| {
+            let parts = parts_of(&later, found);
+            assert!(parts.iter().all(|(_, some)| some.len() <= EDIT_MAX));
+            parts.into_iter().find(|(_, some)| some.contains(&one)).map(|(part, _)| part)
+        };
+        let all: Vec<Number> = (1..=1_000).rev().collect();
+        let some: Vec<Number> = all.iter().copied().filter(|number| number % 7 == 0).collect();
+        for one in &some {
+            assert_eq!(part_of(&all, *one), part_of(&some, *one));
+        }
+        let parts: Vec<u64> = parts_of(&later, &all).into_iter().map(|(part, _)| part).collect();
+        assert!(parts.is_sorted() && parts.len() >= 1_000 / EDIT_MAX);
     }
 }
