@@ -8,6 +8,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection};
 
+use crate::database::{CALL_TIMEOUT, within};
 use crate::options::Dialect;
 
 /// A transaction that writes. Dropped without [`Writing::commit`], it did nothing.
@@ -86,7 +87,8 @@ impl Drop for Writing {
             return;
         }
         tokio::spawn(async move {
-            if sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.is_err() && !is_sqlite {
+            let told = within(CALL_TIMEOUT, async { Ok(sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await?) }).await;
+            if told.is_err() && !is_sqlite {
                 connection.close_on_drop();
             }
         });
