@@ -328,15 +328,19 @@ fn settle(shards: &mut [State]) {
 const LOCK_TRIES: u32 = 25;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
+/// Makes a folder, if it is not there. It holds everything anyone did: nobody else may read it.
+pub fn create_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 /// Takes the folder for this process.
 fn lock(folder: &Path) -> Result<File, OpenError> {
     let io = |source| OpenError::Folder { path: folder.to_owned(), source };
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    // What is in it is for nobody else to read.
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(io)?;
+    create_private(folder).map_err(io)?;
     let file = File::options().create(true).truncate(false).write(true).open(folder.join("lock")).map_err(io)?;
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {

@@ -1,9 +1,9 @@
 //! Checks a configuration by doing what a server would do at its start, and says what is wrong.
 
-use hermod_engine::{Clock, Engine};
+use hermod_engine::{Clock, Engine, embedded};
 
 use crate::config::{Config, Settings};
-use crate::server::{create_private, open_catalog, open_engine, tls};
+use crate::server::{open_catalog, open_engine, tls};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub async fn doctor(config: &Config) -> Vec<Finding> {
         findings.push(Finding::bad(fault.to_string(), "correct tls_cert and tls_key: files that this user can read"));
     }
     // As a server does: what comes to lie in it is for nobody else to read.
-    if let Err(fault) = create_private(&config.data) {
+    if let Err(fault) = embedded::create_private(&config.data) {
         findings.push(Finding::bad(format!("{} cannot be made: {fault}", config.data.display()), "make it, or set data to another folder"));
     }
     findings.push(store(config, &settings).await);

@@ -99,7 +99,7 @@ impl Server {
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let tls = tls::acceptor(&config)?;
         let clock = if mode.manual_clock { Clock::Manual(ManualClock::new(Clock::System.now())) } else { Clock::System };
-        create_private(&config.data).map_err(|source| ServerError::Data { path: config.data.clone(), source })?;
+        embedded::create_private(&config.data).map_err(|source| ServerError::Data { path: config.data.clone(), source })?;
         let engine = open_engine(&config, &settings, &clock).await?;
         let catalog = open_catalog(&settings).await?;
         let listen = |source| ServerError::Listen { address: config.listen, source };
@@ -172,15 +172,6 @@ impl Server {
         }
         self.app.catalog.close().await;
     }
-}
-
-/// The folder holds everything anyone did: nobody else may read it.
-pub(crate) fn create_private(folder: &std::path::Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }
 
 pub(crate) async fn open_engine(config: &Config, settings: &Settings, clock: &Clock) -> Result<Engine, ServerError> {

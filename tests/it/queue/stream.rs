@@ -223,6 +223,20 @@ async fn a_deleted_key_has_no_stream_any_more() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_queue_has_no_stream_any_more() -> Result<()> {
+    for store in Store::ALL {
+        let live = live(store).await?;
+        // It is noticed when leases are renewed: each second of these.
+        let mut stream = Stream::events(&live, "lease=3s").await?;
+        assert_eq!(live.team.delete("/v1/queues/q").await?.status, 204);
+        let told = tokio::time::timeout(SOON, stream.told()).await.with_context(|| format!("on {store:?} a stream goes on"))??;
+        ensure!(told.is_none(), "{told:?}");
+        live.stop().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_key_settles_nothing_on_its_socket_and_gets_nothing_it_waited_for() -> Result<()> {
     let live = live(Store::Embedded).await?;
     let space = live.team.get("/v1/keys").await?.expect(200)?["items"][0]["space"].as_str().context("a space")?.to_owned();

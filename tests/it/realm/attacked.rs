@@ -93,10 +93,13 @@ async fn too_much_in_one_commit_is_refused_in_words() -> Result<()> {
             "later": {"do": [{"schedule": {"play": "ran", "in": 0}}]},
             "loop": {"do": moves("c", 1)}, "again": {"internal": true, "do": moves("c", 1)},
             "ran": {"internal": true, "do": [{"counter": {"name": "ran", "add": 1}}]},
+            "marks": {"do": (0..256).map(|n| json!({"counter": {"name": "ran", "of": format!("'u{n}'"), "clear": true}})).collect::<Value>()},
         }));
         realm["rules"] = json!([{"on": "a", "play": "more"}, {"on": "c", "play": "again", "mode": "after"}]);
         team.put(REALM, &realm).await?.expect(201)?;
-        team.post(&format!("{REALM}/plays/many"), &json!({"by": "u", "key": "m"})).await?.problem(422, "play_failed", None)?;
+        for name in ["many", "marks"] {
+            team.post(&format!("{REALM}/plays/{name}"), &json!({"by": "u", "key": name})).await?.problem(422, "play_failed", None)?;
+        }
         // Four holds of 64 legs each are more than one commit takes.
         done(&play(team, "loop", "seed", json!({})).await?)?;
         let seeded = json!({"key": "coins", "legs": [{"from": "@mint", "to": "a", "asset": "coin", "qty": 1000}]});

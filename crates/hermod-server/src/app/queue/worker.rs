@@ -503,15 +503,40 @@ mod tests {
     use crate::app::ClaimAsk;
     use crate::{Config, Mode as ServerMode, Server};
 
+    /// A server in this folder, whoever asks it, and a sticky queue.
+    async fn sticky(folder: &tempfile::TempDir) -> (Server, Caller, Queue) {
+        let config = Config { listen: ([127, 0, 0, 1], 0).into(), data: folder.path().join("data"), ..Config::default() };
+        let server = Server::start(config, ServerMode { open: true, ..ServerMode::default() }).await.unwrap();
+        let (mut queue, caller) = (Queue::new(QueueId::new("q").unwrap()), Caller::inside(SpaceId::default_space()));
+        queue.mode = Mode::Sticky;
+        server.app().catalog.put_queue(&caller.space, queue.clone(), None).await.unwrap();
+        (server, caller, queue)
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_gone_takes_its_workers_along_but_those_that_still_listen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, caller, queue) = sticky(&folder).await;
+        let (app, space) = (server.app(), &caller.space);
+        let here = app.register(&caller, "q", "here", None).await.unwrap();
+        app.register(&caller, "q", "away", None).await.unwrap();
+        let known = || {
+            app.staffs.forget_queue(space, &queue.id);
+            let table = app.staffs.table.lock();
+            table.values().flat_map(HashMap::keys).map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let present = app.present(space, &queue.id, &here.worker, here.incarnation);
+        assert_eq!(known(), ["here"]);
+        drop(present);
+        assert!(known().is_empty() && app.staffs.names().is_empty());
+        server.shutdown().await;
+    }
+
     #[tokio::test]
     async fn nothing_is_kept_of_workers_that_are_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        let config = Config { listen: ([127, 0, 0, 1], 0).into(), data: folder.path().join("data"), ..Config::default() };
-        let server = Server::start(config, ServerMode { open: true, ..ServerMode::default() }).await.unwrap();
-        let (app, caller) = (server.app(), Caller::inside(SpaceId::default_space()));
-        let mut queue = Queue::new(QueueId::new("q").unwrap());
-        queue.mode = Mode::Sticky;
-        app.catalog.put_queue(&caller.space, queue.clone(), None).await.unwrap();
+        let (server, caller, queue) = sticky(&folder).await;
+        let app = server.app();
         let is_known = |name: &str| app.watches.known_of_worker(&caller.space, &queue.id, name).is_some();
 
         for n in 0..1_000 {
