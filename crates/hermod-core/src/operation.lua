@@ -1,7 +1,7 @@
 -- operation.lua, the common opening of all scripts; twin of operation.rs and once.rs
 -- KEYS    of every operation that has an idempotency key: hm:{space/pp}:once:<key> <home>  STRING  until fingerprint
 --         reply note; then per operation its own
--- ARGV    now_us (0: the server's own TIME); all operations in one string: <I2 how many have an idempotency key>, each
+-- ARGV    now_us (0: the server's own TIME); all operations in one string: <I2B how many have an idempotency key, 1: two have the same>, each
 --         <I2BI4I4I2 how many there are that differ in their keys only, keys of each, length of once, length of
 --         its own, which of the following it shares (0: none)>,
 --         once: fingerprint[16] <I8 keep_us, the same for all of a call> note, its own; then what operations share, each once
@@ -15,11 +15,12 @@
 -- What all scripts keep to, because it was measured: everything comes in one argument and goes out
 -- packed, as an argument or a format costs as much as the arithmetic; integers are exact below 2^53;
 -- (a - a % b) / b is the floor of a / b and (a + -a % b) / b its ceiling, exact too, and cost no call; no table
--- or closure is made for each operation where it is not needed; and few strings, as Lua reads every byte of a new one, one by one.
+-- or closure is made for each operation where it is not needed; few strings, as Lua reads every byte of a new one, one by one; and commands
+-- are given strings, as Redis prints every number with 17 digits.
 --
 -- All of it is one library of functions: what stands outside of them is made once, when the library is loaded, and stays from one call to
 -- the next. So `begin` sets what belongs to a call, and an operation what is its own, before it is read: the call before may have ended anywhere.
--- A function can see 200 locals at most; those of queues see 190.
+-- A function can see 200 locals at most; those of queues see 195.
 
 -- What there is while a function runs, and not yet while the library is loaded: begin_call() gets it.
 local call, unpack_ints, pack_ints, sub, find, format, byte, concat, floor, ceil, unpack, tonumber, next, pairs, pcall
@@ -28,7 +29,7 @@ local call, unpack_ints, pack_ints, sub, find, format, byte, concat, floor, ceil
 local KEYS, ARGV, now, given, slack_ms, slack_us
 
 -- Keeps the reply of the operation whose idempotency key is at hand: its name, where it begins in what was given, how long it is.
--- Until when is the same for all of a call. What was kept in this call is known to those who come after it.
+-- Until when is the same for all of a call. Where two have the same key, what was kept in this call is known to those who come after it.
 local once_name, once_at, once_size, keep_till, keep_px, kept_here
 local function keep_reply(reply)
   if not keep_px then
@@ -37,8 +38,7 @@ local function keep_reply(reply)
   end
   local kept = keep_till .. sub(given, once_at, once_at + 15) .. pack_ints('<I4', #reply) .. reply
   if once_size > 24 then kept = kept .. sub(given, once_at + 24, once_at + once_size - 1) end
-  kept_here = kept_here or {}
-  kept_here[once_name] = kept
+  if kept_here then kept_here[once_name] = kept end
   call('PSETEX', once_name, keep_px, kept)
 end
 
@@ -66,9 +66,10 @@ end
 -- recall(first_key, reply) is the note of a reply that is replayed, where it is not kept beside it.
 -- The replies follow those that are there, each when its operation is done; how many there are then.
 local function run_all(operate, recall, replies)
-  local once, at, n, size = 0, 3, 1, #given
+  local once, at, n, size = 0, 4, 1, #given
   -- All that was kept is read at once: a call of a command costs more than what it does.
-  local onces = unpack_ints('<I2', given)
+  local onces, is_repeated = unpack_ints('<I2B', given)
+  if is_repeated == 1 then kept_here = {} end
   local key, stored = onces + 1, onces > 0 and call('MGET', unpack(KEYS, 1, onces))
   while at <= size do
     local many, keys, own_size, shared

@@ -16,7 +16,7 @@ mod fitness;
 mod link;
 mod wake;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -285,13 +285,15 @@ fn key_of(calls: &[ScriptCall]) -> &str {
 fn fcall(function: &str, now: Option<Micros>, calls: &[ScriptCall]) -> Cmd {
     let mut command = cmd("FCALL");
     command.arg(function).arg(calls.iter().map(|call| call.keys.len()).sum::<usize>());
-    let onces = calls.iter().filter_map(ScriptCall::once_key);
+    let mut onces = calls.iter().filter_map(ScriptCall::once_key);
     for key in onces.clone().chain(calls.iter().flat_map(ScriptCall::own_keys)) {
         command.arg(key);
     }
+    let mut known = HashSet::with_capacity(calls.len());
     let few = |n: usize| u16::try_from(n).expect("a call holds few operations");
     let mut given = Vec::with_capacity(256);
-    given.extend_from_slice(&few(onces.count()).to_le_bytes());
+    given.extend_from_slice(&few(onces.clone().count()).to_le_bytes());
+    given.push(u8::from(!onces.all(|key| known.insert(key))));
     let mut shared: Vec<&[u8]> = Vec::new();
     for alike in calls.chunk_by(ScriptCall::is_like) {
         let Some(call) = alike.first() else { continue };

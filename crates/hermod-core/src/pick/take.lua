@@ -51,7 +51,7 @@ local function plain(first_key, at)
     return false, at
   end
   if (entry and sub(entry, 1, 8) or NO_SEQ) ~= planned then return false, at end
-  local version = call('GETRANGE', KEYS[first_key + 1], 0, 7)
+  local version = call('GETRANGE', KEYS[first_key + 1], '0', '7')
   if version == '' then version = NO_SEQ end
   if version ~= profile then return false, at end
   local capped, count, refused = '', '', 0
@@ -137,7 +137,7 @@ define('pick_take', function(first_key, at, _, keep)
   local stored = call('HMGET', KEYS[first_key], 'h', 'r', first_field)
   load(KEYS[first_key], KEYS[first_key + 2], stored)
   if candidates > 0 and not was_over then parts[first_field] = stored[3] end
-  local version = call('GETRANGE', subject_key, 0, 7)
+  local version = call('GETRANGE', subject_key, '0', '7')
   if version == '' then version = 0 else version = unpack_ints('<I8', version) end
   if version ~= profile or plan_generation ~= generation or now < from or now >= till then return again(subject_key) end
   local due, open, first = count_reserved()

@@ -4,17 +4,17 @@
 --         the last, incarnation, worker>
 -- REPLY   'c' <I8I8I8 now, next + 1, next end of a lease + 1 (0: none)> <I2I2B dead expired standing>
 --         <I2 woken>, each <I8Bc0 time owner>, each
---         <I8I8I8I8I2 number token until at attempt> <I4c0 body>
+--         number8 <I2I8I8I8B attempt token until at 0> <I4c0 body>
 local CLAIM_MAX, BYTES_MAX, SPREAD = 200, 1048576, 1000
 
--- So many are looked at before it is known how many there are.
+-- So many are looked at before it is known how many there are, and one more.
 local PEEK = 8
 
 -- Ends the leases whose time is over: they have their place again, or have failed for good.
 local function reap(most, drops)
   held_first = first(held) or false
   if not held_first or held_first > now then return 0 end
-  local ended, failed = call('ZRANGEBYSCORE', held, '-inf', now, 'LIMIT', 0, CLAIM_MAX), 0
+  local ended, failed = call('ZRANGEBYSCORE', held, '-inf', score(now), 'LIMIT', '0', CLAIM_MAX), 0
   for i = 1, #ended do
     local _, is_dead = end_lease(ended[i], most, drops)
     failed = failed + is_dead
@@ -32,20 +32,19 @@ local function reach_of(soonest, ahead)
 end
 
 -- The first that can be claimed by `reach`, at most so many, and when the one after them can be (false: there is none, nil: that
--- is not known). `peeked` are the first of all.
-local function heads_of(source, peeked, reach, wanted)
-  local size = #peeked
-  for i = 2, size, 2 do
-    local time = tonumber(peeked[i])
+-- is not known). `peeked` are the first of all, with their times.
+local function heads_of(source, peeked, peek, reach, wanted)
+  local heads, size = {}, #peeked
+  for i = 1, size, 2 do
+    local time = tonumber(peeked[i + 1])
     if time > reach or i > 2 * wanted then
-      for k = i - 1, size do peeked[k] = nil end
       if time == NEVER then time = false end
-      return peeked, time
+      return heads, time
     end
+    heads[(i + 1) / 2] = peeked[i]
   end
-  if size <= 2 * PEEK then return peeked, false end
-  if wanted == 0 then return {}, nil end
-  return call('ZRANGEBYSCORE', source, '-inf', reach, 'WITHSCORES', 'LIMIT', 0, wanted), nil
+  if size <= 2 * peek then return heads, false end
+  return call('ZRANGEBYSCORE', source, '-inf', score(reach), 'LIMIT', '0', wanted), nil
 end
 
 local opening, fields = { 'n' }, {}
@@ -59,39 +58,49 @@ define('queue_claim', function(first_key, at, _, keep)
   local failed, expired = reap(most, drops), 0
   local _, died = tend(most, drops, TENDED_SOME)
   failed = failed + died
-  local handed, n, steps, bytes = {}, 0, CLAIM_MAX, 0
+  -- The reply in pieces: its head, and what is handed out, of which many have the same length.
+  local handed, pieces, n, steps, bytes, length, length_text = { '' }, 1, 0, CLAIM_MAX, 0, nil, nil
   local standing, is_given, source = LIVE, true, due
   if sticky then
     standing, is_given = stands(worker, incarnation)
     source = base .. 'own:' .. worker
   end
   if not is_given then steps = 0 end
-  local peeked, soonest = {}, nil
-  if standing ~= GONE then peeked = call('ZRANGE', source, 0, PEEK, 'WITHSCORES') end
+  local peeked, peek, soonest = {}, PEEK, nil
+  if count < peek then peek = count end
+  if standing ~= GONE then peeked = call('ZRANGE', source, '0', peek, 'WITHSCORES') end
   local reach = reach_of(tonumber(peeked[2]), ahead)
   repeat
     -- What was cleared up is read again.
     close()
     local wanted, freed, heads = count - n, false, nil
     if steps < wanted then wanted = steps end
-    heads, soonest = heads_of(source, peeked, reach, wanted)
-    local size = #heads / 2
+    heads, soonest = heads_of(source, peeked, peek, reach, wanted)
+    local size = #heads
     steps = steps - size
     if size > 0 then
       for i = 1, size do
-        local member = sub(heads[2 * i - 1], 1, 8)
+        local member = heads[i]
+        if sticky then member = sub(member, 1, 8) end
         fields[i], fields[size + i] = member, 't' .. member
       end
       local stored_all = call('HMGET', book, unpack(fields, 1, 2 * size))
-      local taken, ends, holds, t = {}, {}, {}, 0
+      local ends, holds, t = {}, {}, 0
       for i = 1, size do
         if bytes >= BYTES_MAX then
           soonest = nil
           break
         end
-        local member, stored, tries, time = fields[i], stored_all[i], stored_all[size + i], tonumber(heads[2 * i])
+        local member, stored, tries = fields[i], stored_all[i], stored_all[size + i]
         local meta_size, was_due = unpack_ints('<I2I8', stored)
         local expires, _, to = rest_of(stored, 11)
+        -- It stands where it was put last.
+        local time, attempt = was_due, 1
+        if tries then
+          local _
+          attempt, _, _, time = unpack_ints(TRIED, tries)
+          attempt = attempt + 1
+        end
         -- It is nobody's before its time, so all counts from there.
         local from = time
         if now > from then from = now end
@@ -102,26 +111,34 @@ define('queue_claim', function(first_key, at, _, keep)
           forget(member, meta_of(stored))
           expired, freed = expired + 1, true
         else
-          local token, attempt = number(), 1
-          if tries then attempt = unpack_ints('<I2', tries) + 1 end
           t = t + 1
-          taken[t], ends[2 * t - 1], ends[2 * t] = member, till, member
-          if sticky then holds[2 * t - 1], holds[2 * t] = 'inf', heads[2 * i - 1] end
+          ends[2 * t - 1], ends[2 * t] = score(till), member
+          if sticky then holds[2 * t - 1], holds[2 * t] = 'inf', heads[i] end
           if held_first == false or (held_first and till < held_first) then held_first = till end
-          set(fields[size + i], pack_ints('<I2I8I8I8Bc0', attempt, token, till, time, 0, sub(stored, 3, 2 + meta_size)))
+          local tried = pack_ints(TRIED, attempt, number(), till, time, 0)
+          write(fields[size + i], tried .. sub(stored, 3, 2 + meta_size))
           if to ~= '' then set('l' .. to, member .. '\1') end
-          n, bytes = n + 1, bytes + #stored
-          handed[n] = pack_ints('<I8I8I8I8I2I4c0', number_of(member), token, till, time, attempt, #stored, stored)
+          if #stored ~= length then length, length_text = #stored, pack_ints('<I4', #stored) end
+          handed[pieces + 1] = member
+          handed[pieces + 2] = tried
+          handed[pieces + 3] = length_text
+          handed[pieces + 4] = stored
+          n, pieces, bytes = n + 1, pieces + 4, bytes + length
         end
       end
       if t > 0 then
-        call('ZREM', due, unpack(taken))
-        call('ZADD', held, unpack(ends))
+        if sticky or freed then
+          for i = 1, t do fields[i] = ends[2 * i] end
+          call('ZREM', due, unpack(fields, 1, t))
+        else
+          call('ZREMRANGEBYRANK', due, '0', t - 1)
+        end
+        call('ZADD', held, unpack(ends, 1, 2 * t))
         if sticky then call('ZADD', source, unpack(holds)) end
       end
       if freed then
         soonest = nil
-        peeked = call('ZRANGE', source, 0, PEEK, 'WITHSCORES')
+        peeked = call('ZRANGE', source, '0', peek, 'WITHSCORES')
       end
     end
     -- Who stood behind one that was over may have come up.
@@ -133,8 +150,8 @@ define('queue_claim', function(first_key, at, _, keep)
     soonest = first(source)
   end
   if held_first == nil then held_first = first(held) end
-  local reply = 'c' .. pack_ints('<I8I8I8I2I2B', now, next_number(soonest), next_number(held_first), failed, expired, standing)
-    .. woken() .. joined(handed, n)
+  handed[1] = pack_ints('<c1I8I8I8I2I2B', 'c', now, next_number(soonest), next_number(held_first), failed, expired, standing) .. woken()
+  local reply = joined(handed, pieces)
   if keep and n > 0 then keep(reply) end
   return reply
 end, { frees = true, begin = begin_tending })

@@ -286,8 +286,10 @@ impl Operation for Claim {
         out.push(answer.standing.number());
         put_woken(&mut out, &answer.woken);
         for handed in &answer.handed {
-            record::put(&mut out, [handed.number, handed.token.0, handed.until.get(), handed.at.get()]);
+            out.extend_from_slice(&handed.number.to_be_bytes());
             out.extend_from_slice(&handed.attempt.to_le_bytes());
+            record::put(&mut out, [handed.token.0, handed.until.get(), handed.at.get()]);
+            out.push(0);
             out.extend_from_slice(&u32::try_from(handed.body.len()).expect("payloads are bounded").to_le_bytes());
             out.extend_from_slice(&handed.body);
         }
@@ -308,9 +310,11 @@ fn read(mut rest: &[u8]) -> Option<Claimed> {
     let (standing, woken) = (Standing::from_number(standing)?, take_woken(&mut rest)?);
     let mut handed = Vec::new();
     while !rest.is_empty() {
-        let (number, token) = (record::take_number(&mut rest)?, Token(record::take_number(&mut rest)?));
-        let (until, at) = (record::take_micros(&mut rest)?, record::take_micros(&mut rest)?);
+        let number = Number::from_be_bytes(record::take(&mut rest)?);
         let attempt = u16::from_le_bytes(record::take(&mut rest)?);
+        let token = Token(record::take_number(&mut rest)?);
+        let (until, at) = (record::take_micros(&mut rest)?, record::take_micros(&mut rest)?);
+        let [_blocks] = record::take(&mut rest)?;
         handed.push(Handed { number, token, attempt, until, at, body: record::take_bytes(&mut rest)?.into() });
     }
     Some(Claimed { now, next, next_end, dead, expired, standing, woken, handed })

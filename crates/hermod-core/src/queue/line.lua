@@ -20,8 +20,9 @@ local TRIED, TRIED_SIZE = '<I2I8I8I8B', 27
 local NUMBERS, NUMBERS_SIZE = '<I8I8I8', 24
 local TIME_MAX, NEVER = 9007199254740991, 1 / 0
 local book, base, due, held
--- What is known of the book (false: there is no such field), which fields of it are to be written, how many.
-local seen, changed, changes = {}, {}, 0
+-- What is known of the book (false: there is no such field); what is to be written, each field and its value, and to be taken away, and how
+-- many of both.
+local seen, written, writes, erased, erasures = {}, {}, 0, {}, 0
 -- What `n` says, once it was read; whether it is to be written.
 local last, look, lost, turn, renumbered
 -- The first of due and of held, if that is known (false: there is none).
@@ -37,7 +38,8 @@ local function open(first_key)
   book = KEYS[first_key]
   base = sub(book, 1, -2)
   due, held = base .. 'due:*', base .. 'held'
-  seen, changes, last, renumbered, due_first, held_first, points = {}, 0, nil, false, nil, nil, nil
+  seen, written, writes, erased, erasures = {}, {}, 0, {}, 0
+  last, renumbered, due_first, held_first, points = nil, false, nil, nil, nil
   sticky, floor_seen = false, 0
 end
 
@@ -66,11 +68,22 @@ local function get(field)
   return value
 end
 
+-- It is this from now on, and nobody asks for it in this operation any more: so it need not be remembered.
+local function write(field, value)
+  written[writes + 1], written[writes + 2] = field, value
+  writes = writes + 2
+end
+
+-- It is gone, as the above.
+local function erase(field)
+  erasures = erasures + 1
+  erased[erasures] = field
+end
+
 -- It is this from now on; false: it is gone.
 local function set(field, value)
   seen[field] = value
-  changes = changes + 1
-  changed[changes] = field
+  if value then write(field, value) else erase(field) end
 end
 
 -- Reads the numbers, unless that was done.
@@ -107,22 +120,22 @@ local function close()
     set('n', pack_ints(NUMBERS, last, look, lost) .. turn)
     renumbered = false
   end
-  if changes == 0 then return end
-  local sets, drops, s, d = {}, {}, 0, 0
-  for i = 1, changes do
-    local field = changed[i]
-    local value = seen[field]
-    if value then
-      sets[s + 1], sets[s + 2] = field, value
-      s = s + 2
-    else
-      d = d + 1
-      drops[d] = field
+  if writes > 0 then
+    call('HSET', book, unpack(written, 1, writes))
+    written, writes = {}, 0
+  end
+  if erasures == 0 then return end
+  local many = 0
+  for i = 1, erasures do
+    local field = erased[i]
+    -- It may be there again.
+    if not seen[field] then
+      many = many + 1
+      erased[many] = field
     end
   end
-  changes = 0
-  if s > 0 then call('HSET', book, unpack(sets, 1, s)) end
-  if d > 0 then call('HDEL', book, unpack(drops, 1, d)) end
+  if many > 0 then call('HDEL', book, unpack(erased, 1, many)) end
+  erasures = 0
 end
 
 local function number_of(member)
@@ -134,9 +147,20 @@ local function after(time, span)
   return time + span
 end
 
+-- A time as sets have it. Redis prints a number of Lua's as a fraction, which costs it as much as all else about a member; and many
+-- deliveries have the same time.
+local score
+do
+  local known, text
+  score = function(time)
+    if time ~= known then known, text = time, format('%d', time) end
+    return text
+  end
+end
+
 -- When a delivery can be claimed next, or a lease ends.
 local function first(of)
-  local time = tonumber(call('ZRANGE', of, 0, 0, 'WITHSCORES')[2])
+  local time = tonumber(call('ZRANGE', of, '0', '0', 'WITHSCORES')[2])
   if time == NEVER then return nil end
   return time
 end
@@ -195,7 +219,7 @@ end
 
 -- It stands in due from here on.
 local function add_due(member, at)
-  call('ZADD', due, at, member)
+  call('ZADD', due, score(at), member)
   if due_first ~= nil then
     local time = tonumber(at)
     if not due_first or time < due_first then due_first = time end
@@ -205,7 +229,7 @@ end
 -- A delivery is the first of its recipient, and waits for its time.
 local function put_due(member, at, to)
   add_due(member, at)
-  if sticky and to ~= '' then call('ZADD', base .. 'own:' .. give(at, to), at, member .. to) end
+  if sticky and to ~= '' then call('ZADD', base .. 'own:' .. give(at, to), score(at), member .. to) end
 end
 
 -- It does not any more; whether it did.
@@ -225,8 +249,8 @@ end
 
 -- It waits behind the first of its recipient.
 local function put_behind(member, at, to)
-  call('ZADD', base .. 'rest', at, member)
-  call('ZADD', base .. 'wait:' .. to, at, member)
+  call('ZADD', base .. 'rest', score(at), member)
+  call('ZADD', base .. 'wait:' .. to, score(at), member)
   if not seen['f' .. to] then set('f' .. to, '1') end
 end
 
@@ -256,7 +280,7 @@ end
 local function leave(to)
   if to == '' then return end
   local followed = get('f' .. to)
-  local moved = followed and call('ZRANGE', base .. 'wait:' .. to, 0, 0, 'WITHSCORES')
+  local moved = followed and call('ZRANGE', base .. 'wait:' .. to, '0', '0', 'WITHSCORES')
   if not moved or not moved[1] then
     set('l' .. to, false)
     if followed then set('f' .. to, false) end
@@ -286,7 +310,7 @@ end
 -- key, how many tags, where they begin, and how long a reply is kept (0: nobody waits for one).
 local function rest_of(meta, at)
   local flags, expires, max, to, key, tags, reply = 0, 0, 0, '', '', 0, 0
-  flags, at = unpack_ints('<B', meta, at)
+  flags, at = byte(meta, at), at + 1
   if flags < 2 then return 0, 0, '', '', 0, at, 0 end
   if flags % 4 >= 2 then expires, at = unpack_ints('<I8', meta, at) end
   if flags % 8 >= 4 then max, at = unpack_ints('<I2', meta, at) end
@@ -309,7 +333,7 @@ local function find_by(member, meta)
   for _ = 1, tags do
     local tag
     tag, at = unpack_ints('<Bc0', meta, at)
-    call('ZADD', base .. 'tag:' .. tag, 0, member)
+    call('ZADD', base .. 'tag:' .. tag, '0', member)
   end
 end
 
@@ -371,5 +395,5 @@ local function exhaust(member, to, at, drops, attempts, token, meta)
     return
   end
   set('t' .. member, pack_ints(TRIED, attempts, token, 0, at, 0) .. meta)
-  call('ZADD', base .. 'dead', now, member)
+  call('ZADD', base .. 'dead', score(now), member)
 end

@@ -45,7 +45,7 @@ local function find(kind, from, till, is_after, time, member, limit, text)
   elseif kind == DEAD then
     of(base .. 'dead', found, from, till, is_after, time, member, limit)
   elseif kind == TAG then
-    local range = call('ZRANGEBYLEX', base .. 'tag:' .. text, '(' .. member, '+', 'LIMIT', 0, limit + 1)
+    local range = call('ZRANGEBYLEX', base .. 'tag:' .. text, '(' .. member, '+', 'LIMIT', '0', limit + 1)
     for i = 1, #range do found[i] = { 0, range[i] } end
   elseif kind == NUMBER then
     found[1] = { 0, member }

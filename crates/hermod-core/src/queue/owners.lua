@@ -45,16 +45,16 @@ local function keep_worker(name, old, incarnation, till, gone, flags, stands_at)
   end
   if is_in and not was_in then
     points = nil
-    for i = 1, #stands_at, 8 do call('ZADD', base .. 'ring', 0, sub(stands_at, i, i + 7) .. name) end
+    for i = 1, #stands_at, 8 do call('ZADD', base .. 'ring', '0', sub(stands_at, i, i + 7) .. name) end
   end
   if gone == 0 then
-    call('ZADD', base .. 'ends', till, name)
+    call('ZADD', base .. 'ends', score(till), name)
     look_by(till)
   else
     call('ZREM', base .. 'ends', name)
   end
   if has_flag(flags, LEAVES) then
-    call('ZADD', base .. 'leaving', 0, name)
+    call('ZADD', base .. 'leaving', '0', name)
     look_by(0)
   else
     call('ZREM', base .. 'leaving', name)
@@ -79,8 +79,8 @@ local function next_worker()
   if not points or points_used == #points then
     local ring, most = base .. 'ring', points and SOME_POINTS or 1
     points, points_used = {}, 0
-    if turn ~= '' then points = call('ZRANGEBYLEX', ring, '(' .. turn, '+', 'LIMIT', 0, most) end
-    if not points[1] then points = call('ZRANGE', ring, 0, most - 1) end
+    if turn ~= '' then points = call('ZRANGEBYLEX', ring, '(' .. turn, '+', 'LIMIT', '0', most) end
+    if not points[1] then points = call('ZRANGE', ring, '0', most - 1) end
   end
   local found = points[points_used + 1]
   if not found then return '' end
@@ -161,7 +161,7 @@ set_idle = function(to, is_idle)
     if stored then
       local _, pin = read_binding(stored)
       if pin == '' then
-        call('ZADD', base .. 'idle', now, to)
+        call('ZADD', base .. 'idle', score(now), to)
         return
       end
     end
@@ -182,7 +182,7 @@ local function expire()
   if not sticky then return end
   count_on()
   if now < look then return end
-  local ended = call('ZRANGEBYSCORE', base .. 'ends', '-inf', now, 'LIMIT', 0, EXPIRE_MAX)
+  local ended = call('ZRANGEBYSCORE', base .. 'ends', '-inf', score(now), 'LIMIT', '0', EXPIRE_MAX)
   for i = 1, #ended do
     local _, _, _, flags = worker_of(ended[i])
     if has_flag(flags, CLOSES) then dismiss(ended[i], CLOSED) else dismiss(ended[i], SILENT) end

@@ -102,12 +102,13 @@ define('queue_push', function(first_key, at, _, keep)
       if found then expired = expired + 1 end
       outcome, found, found_due = ADDED, number(), time
       local member, stored = pack_ints('>I8', found), pack_ints('<I2I8', meta_sizes[i] + 8, time) .. sub(given, from, from + sizes[i] - 1)
-      set(member, stored)
+      -- Its key may be asked for again.
+      if key == '' then write(member, stored) else set(member, stored) end
       if key ~= '' or tagged[i] > 0 then find_by(member, meta_of(stored)) end
       if to == '' and key == '' then
         dues = dues or {}
         plain = plain + 2
-        dues[plain - 1], dues[plain] = time, member
+        dues[plain - 1], dues[plain] = score(time), member
         if due_first ~= nil and (not due_first or time < due_first) then due_first = time end
       else
         enter(member, time, to)

@@ -31,13 +31,13 @@ end
 -- Gives the first of a recipient to whoever is to have it. It is due as before.
 local function move_head(member, at, to, before)
   call('ZREM', base .. 'own:' .. before, member .. to)
-  call('ZADD', base .. 'own:' .. give(at, to), at, member .. to)
+  call('ZADD', base .. 'own:' .. give(at, to), score(at), member .. to)
 end
 
 -- The same for the first `most` of what a worker has that waits; how many there were, how many moved.
 local function move_some(owner, most)
   local own = base .. 'own:' .. owner
-  local heads = call('ZRANGEBYSCORE', own, '-inf', '(inf', 'WITHSCORES', 'LIMIT', 0, most)
+  local heads = call('ZRANGEBYSCORE', own, '-inf', '(inf', 'WITHSCORES', 'LIMIT', '0', most)
   local many, moved = #heads / 2, 0
   if many == 0 then return 0, 0 end
   local members, fields, unknown = {}, {}, 0
@@ -93,7 +93,7 @@ local function tend(most, drops, left)
   call_left = call_left - left
   local moved, died, is_clear = 0, 0, false
   while left > 0 do
-    local name = call('ZRANGE', base .. 'leaving', 0, 0)[1]
+    local name = call('ZRANGE', base .. 'leaving', '0', '0')[1]
     if not name then
       is_clear = true
       break
@@ -101,7 +101,7 @@ local function tend(most, drops, left)
     local incarnation, till, gone, flags, old = worker_of(name)
     local drains = has_flag(flags, DRAINS)
     if not drains or gone ~= 0 then
-      local holds = call('ZRANGEBYSCORE', base .. 'own:' .. name, 'inf', 'inf', 'LIMIT', 0, left)
+      local holds = call('ZRANGEBYSCORE', base .. 'own:' .. name, 'inf', 'inf', 'LIMIT', '0', left)
       read_holds(holds)
       for i = 1, #holds do
         left = left - 1

@@ -64,7 +64,7 @@ end
 -- Forgets the owners of recipients for whom there was nothing for so long. Those for whom there is something again are found here.
 local function trim(idle_after)
   if now < idle_after then return end
-  local over = call('ZRANGEBYSCORE', base .. 'idle', '-inf', now - idle_after, 'LIMIT', 0, TRIM_MAX)
+  local over = call('ZRANGEBYSCORE', base .. 'idle', '-inf', now - idle_after, 'LIMIT', '0', TRIM_MAX)
   if not over[1] then return end
   -- What was moved is read again.
   close()
