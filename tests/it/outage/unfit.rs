@@ -54,6 +54,20 @@ async fn another_number_of_partitions_is_refused_with_the_one_that_is_right() ->
     Ok(())
 }
 
+/// Its records stand elsewhere: they would be read as something they are not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_version_wrote_is_refused_and_left_alone() -> Result<()> {
+    let redis = Redis::start()?;
+    Charger::open(&redis.url(), |_| {}).await?;
+    let format: u32 = redis.ask::<String>(&["HGET", "hm:meta", "format"])?.parse()?;
+    redis.ask::<i64>(&["HSET", "hm:meta", "format", &(format - 1).to_string()])?;
+    let Err(fault) = Charger::open(&redis.url(), |_| {}).await else { anyhow::bail!("it opened") };
+    let text = format!("{fault:#}");
+    ensure!(text.contains(&format!("format {}", format - 1)) && text.contains("the version of hermod that wrote it"), "{text}");
+    ensure!(redis.ask::<String>(&["HGET", "hm:meta", "format"])? == (format - 1).to_string());
+    Ok(())
+}
+
 /// Waiting would not help, so nobody is left to find out why nothing is ever ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_that_is_wrong_or_missing_is_told_at_once() -> Result<()> {

@@ -1,13 +1,21 @@
 -- limit/check.lua, twin of limit/check.rs
 -- KEYS    hm:{space/pp}:limit:<subject>  STRING  records (limit/records.lua)
 -- ARGV    <BI8 act, cost>; shared: the rules (limit/meter.lua)
--- REPLY   the head of every rule's record: charged, or done as was asked; if a rule that enforces refused, as
---         they are, and nothing was changed. What is kept for an idempotency key is 'a' <I8 now> and the same
+-- REPLY   the head of every rule's record: charged, or done as was asked; if a rule that enforces refused, as they are, and nothing was
+--         changed; then 8 bytes that say nothing, as what is written is not copied for the reply. What is kept for an idempotency key is
+--         'a' <I8 now> and the heads
 -- What was given last, for all operations that differ in their keys only.
 local given_at, act, cost, rules, count
 -- What stands before the records in a string that holds those of these rules and no others, none longer than its head; where they
--- begin, and how long that string is.
-local contents, first_at, own_size
+-- begin, also as SETRANGE counts, and how long that string is.
+local contents, first_at, offset, own_size
+
+local NOTHING = '\0\0\0\0\0\0\0\0'
+
+-- Keeps a reply that ends with what says nothing.
+local function keep_heads(keep, reply)
+  keep('a' .. pack_ints('<I8', now) .. sub(reply, 1, -END_SIZE - 1))
+end
 
 -- Under any rules: all are tested before one is charged.
 local function check_all(key, all, before, keep)
@@ -16,29 +24,30 @@ local function check_all(key, all, before, keep)
     write(key, all, before, writes, last, latest)
     if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
   end
-  return reply
+  return reply .. NOTHING
 end
 
 -- Where nothing is owed any more, as most find it who come back after a while, all operations that differ in their keys only come to
--- the same, and it is made once for them: the reply, and the string that is written, where all of the rules are buckets and are
+-- the same, and it is made once for them: the reply, which is also what is written, where all of the rules are buckets and are
 -- charged. `all` holds records of these rules and no others, the last of which ended at `before`; or there is none.
-local fresh_reply, fresh, fresh_till, fresh_span
+local fresh_reply, is_plain, fresh_till, fresh_span
 local function check_afresh(key, all, before, keep)
   if not fresh_reply then
     local last
     fresh_reply, last, fresh_till = test(act, cost, rules, key, nil, 0)
-    local is_plain = only_buckets and count <= HERE_MAX and act ~= PEEK and last == 2 * count
-    fresh = is_plain and pack_ints('<I8', fresh_till) .. contents .. fresh_reply
-    if fresh then fresh_span = fresh_till - fresh_till % slack_us end
+    is_plain = only_buckets and count <= HERE_MAX and act ~= PEEK and last == 2 * count
+    if is_plain then
+      fresh_reply, fresh_span = fresh_reply .. pack_ints('<I8', fresh_till), fresh_till - fresh_till % slack_us
+    end
   end
-  if not fresh then return check_all(key, all, before, keep) end
+  if not is_plain then return check_all(key, all, before, keep) end
   if all then
-    call('SETRANGE', key, '0', fresh)
+    call('SETRANGE', key, offset, fresh_reply)
     if fresh_span > before then put_off(key, all, fresh_till) end
   else
-    save(key, nil, fresh, fresh_till, 0)
+    save(key, nil, contents .. fresh_reply, fresh_till, 0)
   end
-  if keep then keep('a' .. pack_ints('<I8', now) .. fresh_reply) end
+  if keep then keep_heads(keep, fresh_reply) end
   return fresh_reply
 end
 
@@ -48,12 +57,12 @@ local function check_one(key, all, before, keep)
   if not at or next_at - at ~= HEAD_SIZE then return check_all(key, all, before, keep) end
   local value, refused, till = bucket(act, cost, all, rules[1], at)
   if refused > 0 then return check_all(key, all, before, keep) end
-  if act == PEEK then return value end
+  if act == PEEK then return value .. NOTHING end
   if till < before then till = before end
-  call('SETRANGE', key, '0', pack_ints('<I8', till) .. sub(all, COUNT_AT, at - 1) .. value .. sub(all, next_at))
+  call('SETRANGE', key, format('%d', at - 1), value .. sub(all, next_at, -END_SIZE - 1) .. pack_ints('<I8', till))
   if till - till % slack_us > before then put_off(key, all, till) end
   if keep then keep('a' .. pack_ints('<I8', now) .. value) end
-  return value
+  return value .. NOTHING
 end
 
 -- Charges a bucket that counts in microseconds, given its record: what is owed then, and until when. Nothing where that is not plain: it refuses,
@@ -69,20 +78,25 @@ local function charger(rule)
   end
 end
 
--- What check_few needs, made once for these rules: the functions, and the formats of all heads and of the string.
+-- What check_few needs, made once for these rules: the functions, and the formats of all heads and of what it writes.
 local function few_of(rules)
-  local few, heads = {}, ''
+  local few, heads, form = {}, '<', '<'
   for i = 1, count do
     few[i] = charger(rules[i])
     if not few[i] then return false end
-    heads = heads .. sub(HEAD, 2)
+    heads, form = heads .. sub(HEAD, 2), form .. 'BI8c16I8'
   end
-  few.heads, few.form = '<' .. heads, '<I8c' .. #contents .. heads
+  few.heads, few.form = heads, form .. 'I8'
   return few
 end
 
+-- What every record of a rule says then, whoever is charged: its unit and the time.
+local function same_of(rule)
+  return rule and pack_ints('<I8I8', rule[4], now)
+end
+
 -- Under up to three buckets, and no other rules: all are read by one call and written by one. What is not plain is left to check_all.
-local charge1, charge2, charge3, heads, form
+local charge1, charge2, charge3, same1, same2, same3, heads, form
 local function check_few(key, all, before, keep)
   local kind1, owed1, unit1, ts1, ends1, kind2, owed2, unit2, ts2, ends2, kind3, owed3, unit3, ts3, ends3 = unpack_ints(heads, all, first_at)
   local debt1, till1 = charge1(kind1, owed1, unit1, ts1, ends1)
@@ -99,11 +113,17 @@ local function check_few(key, all, before, keep)
     if till < till3 then till = till3 end
   end
   if till < before then till = before end
-  local written = pack_ints(form, till, contents, BUCKET, debt1, unit1, now, till1, BUCKET, debt2, unit2, now, till2, BUCKET, debt3, unit3, now, till3)
-  call('SETRANGE', key, '0', written)
+  local reply
+  if charge3 then
+    reply = pack_ints(form, BUCKET, debt1, same1, till1, BUCKET, debt2, same2, till2, BUCKET, debt3, same3, till3, till)
+  elseif charge2 then
+    reply = pack_ints(form, BUCKET, debt1, same1, till1, BUCKET, debt2, same2, till2, till)
+  else
+    reply = pack_ints(form, BUCKET, debt1, same1, till1, till)
+  end
+  call('SETRANGE', key, offset, reply)
   if till - till % slack_us > before then put_off(key, all, till) end
-  local reply = sub(written, first_at)
-  if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
+  if keep then keep_heads(keep, reply) end
   return reply
 end
 
@@ -120,18 +140,22 @@ define('limit_check', function(first_key, at, shared, keep)
       end
       rules.contents = contents
     end
-    first_at = COUNT_AT + #contents
+    first_at, offset = #contents + 1, format('%d', #contents)
     if rules.few == nil then rules.few = rules.are_buckets and count <= 3 and few_of(rules) end
     local few = act == CHECK and rules.few
-    if few then charge1, charge2, charge3, heads, form = few[1], few[2], few[3], few.heads, few.form else charge1 = nil end
-    own_size = first_at - 1 + count * HEAD_SIZE
+    charge1 = few and few[1]
+    if few then
+      charge2, charge3, heads, form = few[2], few[3], few.heads, few.form
+      same1, same2, same3 = same_of(rules[1]), same_of(rules[2]), same_of(rules[3])
+    end
+    own_size = #contents + count * HEAD_SIZE + END_SIZE
   end
   local key = KEYS[first_key]
   if count == 0 then return check_all(key, nil, 0, keep) end
   local all = call('GET', key)
   if not all then return check_afresh(key, nil, 0, keep) end
-  local before = unpack_ints('<I8', all)
-  if #all == own_size and find(all, contents, COUNT_AT, true) == COUNT_AT then
+  local before = unpack_ints('<I8', all, #all - END_SIZE + 1)
+  if #all == own_size and find(all, contents, 1, true) == 1 then
     if before <= now then return check_afresh(key, all, before, keep) end
     if charge1 then return check_few(key, all, before, keep) end
   elseif count == 1 and only_buckets then

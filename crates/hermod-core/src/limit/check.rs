@@ -178,10 +178,11 @@ where
         let told = note.map(|note| Limited::read_all(note).ok_or_else(|| reply.bad("has a note that is none of ours"))).transpose()?;
         let rules = told.as_ref().unwrap_or(self.rules());
         let mut heads: SmallVec<[Head; 1]> = SmallVec::with_capacity(rules.len());
-        while !rest.is_empty() {
-            heads.push(Head::take(&mut rest).ok_or_else(|| reply.bad("holds half a record"))?);
+        for _ in rules.iter() {
+            heads.push(Head::take(&mut rest).ok_or_else(|| reply.bad("speaks of fewer rules"))?);
         }
-        if heads.len() != rules.len() {
+        // After what a script says stand 8 bytes that say nothing.
+        if rest.len() != if note.is_some() { 0 } else { 8 } {
             return Err(reply.bad("speaks of other rules"));
         }
         let is_refused = rules.iter().zip(&heads).any(|(rule, head)| head.is_refused && rule.mode != Mode::Shadow);

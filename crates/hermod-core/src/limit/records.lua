@@ -1,27 +1,32 @@
 -- limit/records.lua, twin of limit/records.rs: what scripts share about the records of a subject
--- KEYS    none of its own: hm:{space/pp}:limit:<subject>  STRING  <I8I2 when the last record ends, or later; how many are here, and MORE if
---         others are in the hash>, per record <c8I4 the tag of its rule, where it begins>; then the records (limit/meter.lua), in that order
+-- KEYS    none of its own: hm:{space/pp}:limit:<subject>  STRING  <I2 how many are here, and MORE if others are in the hash>, per record
+--         <c8I4 the tag of its rule, where it begins>; the records (limit/meter.lua), in that order; <I8 when the last of them ends, or later>
 --         hm:{space/pp}:more:<subject>  HASH  tag -> record: those that are long, or too many for the string. Never on a Cluster: as few
 --         need it, callers do not name it
 -- ARGV    none of its own
 -- REPLY   none of its own
 --
 -- They are one string, because it was measured: to read and write three fields of a hash takes Redis more than twice as long.
-local COUNT_AT, CONTENTS_AT, ENTRY, ENTRY_SIZE, MORE = 9, 11, '<c8I4', 12, 32768
+local CONTENTS_AT, ENTRY, ENTRY_SIZE, MORE, END_SIZE = 3, '<c8I4', 12, 32768, 8
 -- So many records stand in a string, none of them longer than this: every check reads them all.
 local HERE_MAX, LONG = 16, 161
 if IS_CLUSTER then HERE_MAX, LONG = MORE - 1, 4294967295 end
 
--- The string, and when the last record ends (0: there is none): where that is not after now, none of them means anything.
+-- When the last record of a string ends: where that is not after now, none of them means anything.
+local function end_of(all)
+  return (unpack_ints('<I8', all, #all - END_SIZE + 1))
+end
+
+-- The string, and when its last record ends (0: there is none).
 local function records_of(key)
   local all = call('GET', key)
   if not all then return nil, 0 end
-  return all, (unpack_ints('<I8', all))
+  return all, end_of(all)
 end
 
 -- Where the records begin in a string, and whether there are others in the hash.
 local function extent(all)
-  local many = unpack_ints('<I2', all, COUNT_AT)
+  local many = unpack_ints('<I2', all)
   local has_more = many >= MORE
   if has_more then many = many - MORE end
   return CONTENTS_AT + many * ENTRY_SIZE, has_more
@@ -33,7 +38,7 @@ local function place_of(all, tag)
   -- By chance it may stand where no entry begins.
   while entry and (entry - CONTENTS_AT) % ENTRY_SIZE > 0 do entry = find(all, tag, entry + 1, true) end
   if not entry or entry >= records_at then return nil, nil, has_more end
-  local next_at = #all + 1
+  local next_at = #all - END_SIZE + 1
   if entry + ENTRY_SIZE < records_at then next_at = unpack_ints('<I4', all, entry + ENTRY_SIZE + 8) end
   return unpack_ints('<I4', all, entry + 8), next_at, has_more
 end
@@ -98,12 +103,12 @@ local function together_of(list, last, latest, has_more)
     at = at + #list[i + 1]
   end
   if has_more then n = n + MORE end
-  return pack_ints('<I8I2', latest, n) .. concat(contents) .. concat(records)
+  return pack_ints('<I2', n) .. concat(contents) .. concat(records) .. pack_ints('<I8', latest)
 end
 
 -- Those records of a string, as such a list, that have not ended long ago and of which `left_out` has no tag.
 local function others_in(all, left_out)
-  local list, last, next_at, records_at = {}, 0, #all + 1, (extent(all))
+  local list, last, next_at, records_at = {}, 0, #all - END_SIZE + 1, (extent(all))
   for entry = records_at - ENTRY_SIZE, CONTENTS_AT, -ENTRY_SIZE do
     local tag, at = unpack_ints(ENTRY, all, entry)
     -- A clock may go back, and then they count again.
@@ -165,5 +170,5 @@ local function write(key, was, before, list, last, latest)
     end
   end
   save_more(key, more, latest, false)
-  save(key, was, pack_ints('<I8', latest) .. sub(all, COUNT_AT), latest, before)
+  save(key, was, sub(all, 1, -END_SIZE - 1) .. pack_ints('<I8', latest), latest, before)
 end

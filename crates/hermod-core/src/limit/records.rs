@@ -1,8 +1,8 @@
 //! The records of a subject, as Redis holds them: in one string, and what does not fit in a hash beside it. Twin of `records.lua`.
 //!
-//! It is `latest u64`, when the last of them ends, or later; `count u16`, and [`MORE`] if others are in a hash; per record `tag [8], where it
-//! begins u32`, counted from 1 as scripts do; then the records ([`Tally`]) in the same order. The embedded engine has no such string: it
-//! finds each record by its key.
+//! It is `count u16`, and [`MORE`] if others are in a hash; per record `tag [8], where it begins u32`, counted from 1 as scripts do; the
+//! records ([`Tally`]) in the same order; `latest u64`, when the last of them ends, or later: what changes stands at the end, and is written as
+//! one. The embedded engine has no such string: it finds each record by its key.
 
 use std::fmt;
 
@@ -54,6 +54,8 @@ impl fmt::Display for Tag {
 const MORE: u16 = 1 << 15;
 /// How long a tag and a place are.
 const ENTRY_SIZE: usize = 12;
+/// How long that is which says when the last of them ends.
+const END_SIZE: usize = 8;
 
 /// All records of a subject.
 #[derive(Debug)]
@@ -66,8 +68,8 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// As Redis holds them.
     pub fn read(all: &'a [u8]) -> Option<Records<'a>> {
-        let mut rest = all;
-        let latest = record::take_micros(&mut rest)?;
+        let (mut rest, mut latest) = all.split_at_checked(all.len().checked_sub(END_SIZE)?)?;
+        let (latest, records_end) = (record::take_micros(&mut latest)?, rest.len());
         let count = u16::from_le_bytes(record::take(&mut rest)?);
         let (has_more, count) = (count & MORE != 0, count & !MORE);
         let mut contents = Vec::with_capacity(usize::from(count));
@@ -75,7 +77,7 @@ impl<'a> Records<'a> {
             let tag = Tag(record::take(&mut rest)?);
             contents.push((tag, usize::try_from(u32::from_le_bytes(record::take(&mut rest)?)).ok()?.checked_sub(1)?));
         }
-        let ends = contents.iter().skip(1).map(|(_, at)| *at).chain([all.len()]);
+        let ends = contents.iter().skip(1).map(|(_, at)| *at).chain([records_end]);
         let records = contents.iter().zip(ends).map(|((tag, at), end)| Some((*tag, all.get(*at..end)?)));
         Some(Records { latest, has_more, records: records.collect::<Option<_>>()? })
     }
@@ -93,9 +95,8 @@ impl<'a> Records<'a> {
     /// As Redis holds them, but for the one with this tag, as text.
     pub fn without(&self, tag: &str) -> Vec<u8> {
         let left: Vec<_> = self.records.iter().filter(|(own, _)| own.to_string() != tag).collect();
-        let mut out = self.latest.get().to_le_bytes().to_vec();
         let more = if self.has_more { MORE } else { 0 };
-        out.extend_from_slice(&(u16::try_from(left.len()).expect("no more than were read") | more).to_le_bytes());
+        let mut out = (u16::try_from(left.len()).expect("no more than were read") | more).to_le_bytes().to_vec();
         let mut at = out.len() + left.len() * ENTRY_SIZE + 1;
         for (own, one) in &left {
             out.extend_from_slice(&own.bytes());
@@ -103,6 +104,7 @@ impl<'a> Records<'a> {
             at += one.len();
         }
         left.iter().for_each(|(_, one)| out.extend_from_slice(one));
+        out.extend_from_slice(&self.latest.get().to_le_bytes());
         out
     }
 }
@@ -130,5 +132,9 @@ mod tests {
         assert_eq!(names(&bytes), [a.clone(), b.clone(), c.clone()]);
         assert_eq!(names(&Records::read(&bytes).unwrap().without(&b)), [a, c]);
         assert!(Records::read(&bytes[..40]).is_none());
+        // As scripts have it: how many and MORE, a tag and where its record begins, the record, the end.
+        let [_, b, _] = tags;
+        let of_b = Records { latest: Micros::saturating(7), has_more: true, records: vec![(b, &[2; 2])] };
+        assert_eq!(of_b.without("none"), [&[1, 128][..], &b.bytes(), &[15, 0, 0, 0], &[2, 2], &[7, 0, 0, 0, 0, 0, 0, 0]].concat());
     }
 }

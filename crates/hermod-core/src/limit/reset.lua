@@ -19,7 +19,7 @@ define('limit_reset', function(first_key, at, _, keep)
     end
   end
   if found > 0 then
-    local latest, _, has_more = (unpack_ints('<I8', all)), extent(all)
+    local latest, _, has_more = end_of(all), extent(all)
     local list, last = others_in(all, dropped)
     if last == 0 and not has_more then
       call('DEL', key)

@@ -7,7 +7,7 @@ use hermod_core::{Partitions, key};
 use super::connection::Connection;
 
 /// The version of what Hermod keeps on Redis.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// Why a store was not taken.
 #[derive(Debug)]
