@@ -1,7 +1,8 @@
 //! Picks: `cargo xtask bench pick`.
 //!
 //! What a deck's size costs: ten messages beside ten thousand, on both engines, in turns. And beside the algorithm of the seed, on
-//! the same Redis: its own sequence of single commands, one after the other on the caller's own connection.
+//! the same Redis: its own sequence of single commands, one after the other on the caller's own connection; with its messages in memory, and as
+//! it is, with its messages in a database that it asks with each pick.
 //!
 //! Hermod's side is what its server does for a request, without HTTP: planning, the call of the store, the answer.
 
@@ -77,7 +78,12 @@ async fn beside_seed() -> Result<()> {
     let store = server::Redis::start()?;
     let picks = Picks::open(&store.url()).await?;
     for (size, capped) in SEED_DECKS {
-        beside(&store, &picks, size, capped).await?;
+        beside(&store, None, &picks, (size, capped)).await?;
+    }
+    let database = tokio::task::spawn_blocking(server::Postgres::start).await??;
+    seed::prepare(&database.url()).await?;
+    for (size, capped) in SEED_DECKS.into_iter().take(2) {
+        beside(&store, Some(&database.url()), &picks, (size, capped)).await?;
     }
     picks.server.shutdown().await;
     Ok(())
@@ -110,11 +116,11 @@ async fn cost(name: &str, pid: u32, picks: &Picks, (rounds, span, settle): (usiz
 }
 
 /// Beside the algorithm of the seed, where everybody was sent every message before.
-async fn beside(store: &server::Redis, picks: &Picks, size: usize, capped: usize) -> Result<()> {
+async fn beside(store: &server::Redis, database: Option<&str>, picks: &Picks, (size, capped): (usize, usize)) -> Result<()> {
     let deck = deck(size, capped);
     let mut seeds = Vec::new();
     for caller in 0..CALLERS {
-        let mut seed = Seed::open(&store.url(), size, capped).await?;
+        let mut seed = Seed::open(&store.url(), database, size, capped).await?;
         for count in 0..own_subjects() {
             seed.fill(&subject(caller, count)).await?;
         }
@@ -137,7 +143,8 @@ async fn beside(store: &server::Redis, picks: &Picks, size: usize, capped: usize
             rounds.add(ours, theirs);
         }
     }
-    let title = format!("picks on Redis, {size} messages, {capped} of them at their cap, all sent before, {CALLERS} concurrent");
+    let kept = if database.is_some() { "the seed's in PostgreSQL" } else { "the seed's in memory" };
+    let title = format!("picks on Redis, {size} messages ({kept}), {capped} of them at their cap, all sent before, {CALLERS} concurrent");
     rounds.print(&title, "hermod pick", "the seed's commands, one at a time", WANTED)
 }
 

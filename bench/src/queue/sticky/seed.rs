@@ -1,21 +1,28 @@
 //! The algorithm that sticky queues replace: sharding of recipients over the instances of a plugin, after its design.
 //!
-//! The same keys, the same commands in the same order, each a round trip of its own on the caller's own connection, as a pool
+//! The same keys, the same commands in the same order, each a round trip of its own on a connection of whoever sends it, as a pool
 //! gives it one; nothing is locked, as nothing is there. Of a route: whose it is (`HEXISTS`, `HGET`, or an
 //! assignment of its own), whether that one is stale (`HGET`, and a reassignment of all it has), one more that is pending
-//! (`HINCRBY`), and the message (`RPUSH`). Of an acknowledgement, as its instances do it: `BLPOP`, when it was last heard of (`HSET`), one
-//! less that is pending (`HGET`, `HSET`).
+//! (`HINCRBY`), and the message (`RPUSH`). An instance reads the list of its recipients (`HGET`) and looks at each of them, one after the
+//! other (`LPOP`), over and over; of a message it notes when it was last heard of (`HSET`), and one less that is pending (`HGET`, `HSET`).
 //!
-//! Left out, all in its favour: the instance looks through its recipients one after the other, waits 0.2 s at each for whom there is
-//! nothing and sleeps for a second then; here it is asked for the right one at once, and for as many at a time as there are callers. Packing
-//! in base64, and finding the recipient in an envelope. A list of recipients is JSON, as there, read and written as a whole for each that is
-//! assigned; of two that are assigned to one instance at the same time one is lost from it, so that it stays shorter than it should be.
+//! Left out, all in its favour: the instance waits 0.2 s at each recipient for whom there is nothing (`BLPOP`), and sleeps for 0.2 s then.
+//! Packing in base64, and finding the recipient in an envelope. A list of recipients is JSON, as there, read and written as a whole for each
+//! that is assigned. Of two that are assigned to one instance at the same time one is lost from it, and no instance ever looks at that one's
+//! messages: so that every message is handled, callers of this process take turns at a list. And an instance that begins counts as heard of.
+//!
+//! Its messages can also be taken by who is told where they are (`take`), which no instance is: what is left then are nine commands a message.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Client};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 const PENDING: &str = "uid_recip_key_pending_msg_count";
 const TURN: &str = "round_robin_iterator";
@@ -25,10 +32,17 @@ const HEARD: &str = "uid_last_access_map";
 const TOPIC: &str = "acapy_inbound";
 const STALE_SECONDS: u64 = 15;
 
-/// One caller, with a connection of its own.
+/// Who waits for a message to be handled, by its recipient: nobody else waits for one of that recipient.
+pub(super) type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<String>>>>;
+
+/// Whose turn it is at the list of an instance.
+pub(super) type Turns = Arc<HashMap<String, tokio::sync::Mutex<()>>>;
+
+/// One caller or instance, with a connection of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Seed {
     store: MultiplexedConnection,
+    turns: Turns,
 }
 
 fn now_seconds() -> Result<u64> {
@@ -36,8 +50,8 @@ fn now_seconds() -> Result<u64> {
 }
 
 impl Seed {
-    pub(super) async fn open(url: &str) -> Result<Seed> {
-        Ok(Seed { store: Client::open(url)?.get_multiplexed_async_connection().await? })
+    pub(super) async fn open(url: &str, turns: Turns) -> Result<Seed> {
+        Ok(Seed { store: Client::open(url)?.get_multiplexed_async_connection().await?, turns })
     }
 
     /// An instance begins.
@@ -80,17 +94,37 @@ impl Seed {
         Ok(uid)
     }
 
-    /// An instance takes a message; one less is pending.
-    pub(super) async fn take(&mut self, uid: &str, to: &str) -> Result<String> {
-        let popped: Option<(String, String)> = self.store.blpop(format!("{TOPIC}_{to}"), 0.2).await?;
-        let (_, message) = popped.context("a message that was pushed is there")?;
+    /// An instance: looks for messages and handles them, until it is stopped.
+    async fn serve(mut self, uid: String, waiting: Waiting, stopped: Arc<AtomicBool>) -> Result<()> {
+        // While others were measured it was idle, and would be taken for gone, with all it has moved elsewhere, one command after the other.
+        let _: () = self.store.hset(HEARD, &uid, now_seconds()?).await?;
+        while !stopped.load(Ordering::Relaxed) {
+            for to in self.list(&uid).await? {
+                if let Some(message) = self.take(&uid, &to).await?
+                    && let Some(waiter) = waiting.lock().expect("nobody fell over").remove(&to)
+                {
+                    // Who asked may be gone.
+                    let _gone = waiter.send(message);
+                }
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A message of this recipient, if there is one, is taken; one less is pending.
+    pub(super) async fn take(&mut self, uid: &str, to: &str) -> Result<Option<String>> {
+        let popped: Option<String> = self.store.lpop(format!("{TOPIC}_{to}"), None).await?;
+        let Some(message) = popped else { return Ok(None) };
         let _: () = self.store.hset(HEARD, uid, now_seconds()?).await?;
         let name = format!("{uid}_{to}");
         let pending: Option<i64> = self.store.hget(PENDING, &name).await?;
         if let Some(pending) = pending.filter(|pending| *pending >= 1) {
             let _: () = self.store.hset(PENDING, &name, pending - 1).await?;
         }
-        Ok(message)
+        Ok(Some(message))
     }
 
     async fn list(&mut self, uid: &str) -> Result<Vec<String>> {
@@ -122,6 +156,8 @@ impl Seed {
     async fn assign(&mut self, to: &str) -> Result<String> {
         let uid = self.next(None).await?;
         let _: () = self.store.hset(OWNERS, to, &uid).await?;
+        let turns = Arc::clone(&self.turns);
+        let _turn = turns.get(&uid).context("it is one of the instances")?.lock().await;
         let mut list = self.list(&uid).await?;
         if !list.iter().any(|known| known == to) {
             list.push(to.to_owned());
@@ -174,5 +210,31 @@ impl Seed {
             let _: () = self.store.hset(PENDING, format!("{uid}_{to}"), pending).await?;
         }
         Ok(uid)
+    }
+}
+
+/// The instances, at work until they are stopped.
+pub(super) struct Instances {
+    all: JoinSet<Result<()>>,
+    stopped: Arc<AtomicBool>,
+    pub(super) waiting: Waiting,
+}
+
+impl Instances {
+    /// Each has a connection of its own.
+    pub(super) fn start(seeds: &[(String, Seed)]) -> Instances {
+        let (mut all, stopped, waiting) = (JoinSet::new(), Arc::<AtomicBool>::default(), Waiting::default());
+        for (uid, seed) in seeds {
+            all.spawn(seed.clone().serve(uid.clone(), Arc::clone(&waiting), Arc::clone(&stopped)));
+        }
+        Instances { all, stopped, waiting }
+    }
+
+    pub(super) async fn stop(mut self) -> Result<()> {
+        self.stopped.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.all.join_next().await {
+            ended??;
+        }
+        Ok(())
     }
 }
