@@ -1,6 +1,9 @@
 //! The one place where time enters the system.
+//!
+//! To ask the system for the time takes a fifth of a whole check, and the processor waits for all it has begun before it. What is asked most,
+//! and needs no better than some microseconds, goes by the processor's own counter, which is held to the system's clock twice a second.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,6 +30,22 @@ impl Clock {
             }
             Clock::Manual(clock) => clock.now(),
         }
+    }
+
+    /// The time of what comes after something at `last`: not before it, unless the system's clock went back. One that is not exact may be some
+    /// microseconds off.
+    #[inline]
+    pub(crate) fn after(&self, last: Micros, is_exact: bool) -> Micros {
+        let Clock::System = self else { return self.now() };
+        if let Some(counter) = COUNTER.get().filter(|_| !is_exact) {
+            let about = counter.now();
+            if about >= last {
+                return about;
+            }
+        }
+        let now = self.now();
+        // Between two that went by the counter, on different processors, and after one that was ahead of the system.
+        if now < last && last.get() - now.get() <= OFF_MAX_US { last } else { now }
     }
 
     /// The time to send to a store that has a clock of its own: none, unless it must be ours.
@@ -56,6 +75,49 @@ impl Clock {
     }
 }
 
+/// How far the processor's counter may be off, in microseconds, generously.
+const OFF_MAX_US: u64 = 1_000;
+
+/// None until somebody held it to the system's clock.
+static COUNTER: OnceLock<Counter> = OnceLock::new();
+
+/// The processor's counter, where it has one that counts evenly; else a clock of the system that is no faster than the one above.
+#[derive(Debug)]
+struct Counter {
+    ticks: quanta::Clock,
+    /// When it would have begun, by the system's clock.
+    began_us: AtomicU64,
+}
+
+impl Counter {
+    fn new() -> Counter {
+        let counter = Counter { ticks: quanta::Clock::new(), began_us: AtomicU64::new(0) };
+        counter.hold();
+        counter
+    }
+
+    /// Since it began.
+    #[inline]
+    fn elapsed_us(&self) -> u64 {
+        self.ticks.delta_as_nanos(0, self.ticks.raw()) / 1_000
+    }
+
+    #[inline]
+    fn now(&self) -> Micros {
+        Micros::saturating(self.began_us.load(Ordering::Relaxed) + self.elapsed_us())
+    }
+
+    /// Sets it by the system's clock.
+    fn hold(&self) {
+        self.began_us.store(Clock::System.now().get().saturating_sub(self.elapsed_us()), Ordering::Relaxed);
+    }
+}
+
+/// Holds the processor's counter to the system's clock. Whoever uses it does so twice a second; the first time takes some milliseconds.
+pub(crate) fn hold_counter() {
+    COUNTER.get_or_init(Counter::new).hold();
+}
+
 /// A clock that stands still.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicU64>);
@@ -82,5 +144,31 @@ impl ManualClock {
         match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved) {
             Ok(before) | Err(before) => Micros::saturating(before).plus(span),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_by_the_counter_is_not_far_from_the_system_and_never_goes_back() {
+        hold_counter();
+        let mut last = Micros::ZERO;
+        for turn in 0..20_000_u32 {
+            let before = Clock::System.now();
+            let now = Clock::System.after(last, turn % 7 == 0);
+            let after = Clock::System.now();
+            assert!(now >= last, "{now} after {last}");
+            assert!(now.get() + OFF_MAX_US >= before.get() && now.get() <= after.get() + OFF_MAX_US, "{now} between {before} and {after}");
+            last = now;
+        }
+    }
+
+    #[test]
+    fn a_system_that_went_back_is_followed() {
+        let ahead = Clock::System.now().plus(Micros::saturating(3_600_000_000));
+        assert!(Clock::System.after(ahead, true) < ahead);
+        assert!(Clock::System.after(ahead, false) < ahead);
     }
 }

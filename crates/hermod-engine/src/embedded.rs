@@ -118,6 +118,8 @@ impl Deref for Shard {
 #[repr(C)]
 struct Part {
     state: State,
+    /// When the last operation was.
+    last: Micros,
     /// The last batch that somebody waits for who changed something here.
     submitted: Ticket,
 }
@@ -153,7 +155,7 @@ impl Embedded {
         let committer = Committer::start(files.writer(last)?, 0).map_err(io)?;
         let inner = Arc::new(Inner {
             partitions: options.partitions,
-            shards: shards.into_iter().map(|state| Shard(Mutex::new(Part { state, submitted: Ticket::default() }))).collect(),
+            shards: shards.into_iter().map(|state| Shard(Mutex::new(Part { state, last: Micros::ZERO, submitted: Ticket::default() }))).collect(),
             committer,
             background: Background::default(),
             clock: options.clock,
@@ -251,10 +253,11 @@ impl Inner {
         }
         let shard = self.shards.get(usize::from(op.place().partition));
         let mut part = shard.expect("places are made by this engine's partitions").lock();
-        let Part { state, submitted } = &mut *part;
+        let Part { state, last, submitted } = &mut *part;
         // Under the lock: who had to wait for it would come after others with an earlier time than theirs, and not see what they
         // left. So in a partition time never runs backwards, unless the system's clock does.
-        let now = self.clock.now();
+        let now = self.clock.after(*last, is_durable || op.tells_stored());
+        *last = now;
         let footprint = |state: &State| if once.is_none() { O::footprint(state) } else { state.bytes() };
         let before = footprint(state);
         let is_full = self.memory_used.load(Ordering::Relaxed) >= self.memory_max;

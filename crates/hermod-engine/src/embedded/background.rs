@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Inner;
 use super::journal::Folder;
+use crate::clock;
 
 /// Deferred changes are flushed this often: with the committer's own wait below a second. What changes
 /// more often is written once.
@@ -80,6 +81,7 @@ pub(super) fn start(inner: &Arc<Inner>, folder: Folder, fold_at: u64) -> std::io
 
 fn flush_and_sweep(inner: &Inner) {
     loop {
+        clock::hold_counter();
         let before = inner.clock.sweep_before();
         for shard in &inner.shards {
             if inner.background.is_closed() {
