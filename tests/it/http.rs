@@ -11,7 +11,7 @@ mod openapi;
 mod pages;
 mod queues;
 mod secrets;
-mod service;
+pub(crate) mod service;
 pub(crate) mod site;
 mod spaces;
 mod start;

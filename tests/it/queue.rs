@@ -6,6 +6,7 @@
 
 mod ahead;
 mod burst;
+mod counted;
 mod crash;
 mod differential;
 mod edits;

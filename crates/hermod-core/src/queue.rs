@@ -37,7 +37,7 @@ pub use definition::{Mode, OnExhausted, OnFailure, Order, Overdue, PAYLOAD_MAX, 
 pub use delivery::{Delivery, DeliveryId, Due, IfExists, Number, Token};
 pub use edit::{Change, Edit, Edited, Move};
 pub use list::{Filter, List, Listed, Page, Shown, Status};
-pub use owners::{Terms, WEIGHT_MAX, Woken};
+pub use owners::{Terms, Turnover, WEIGHT_MAX, Woken};
 pub use push::{Pushed, Stored};
 pub use recipient::{Explained, InFlight, Look};
 pub use recurring::Schedule;

@@ -76,7 +76,7 @@ fn samples(text: &str) -> Result<BTreeMap<String, f64>> {
     Ok(samples)
 }
 
-pub(super) async fn metrics(caller: &Caller) -> Result<(String, BTreeMap<String, f64>)> {
+pub(crate) async fn metrics(caller: &Caller) -> Result<(String, BTreeMap<String, f64>)> {
     let reply = caller.get("/metrics").await?;
     ensure!(reply.status == 200 && reply.header("content-type").starts_with("text/plain; version=0.0.4"), "{:?}", reply.headers);
     let text = reply.text();

@@ -48,14 +48,14 @@ impl Caller {
     }
 
     /// What is said of a worker.
-    async fn worker(&self, queue: &str, name: &str) -> Result<Value> {
+    pub(super) async fn worker(&self, queue: &str, name: &str) -> Result<Value> {
         let list = self.get(&format!("/v1/queues/{queue}/workers")).await?.expect(200)?;
         let found = list["items"].as_array().context("a list")?.iter().find(|worker| worker["worker"] == name).cloned();
         Ok(found.unwrap_or_default())
     }
 
     /// Pushes one delivery to each recipient.
-    async fn push_to_each(&self, queue: &str, recipients: &[String], payload: u64) -> Result<()> {
+    pub(super) async fn push_to_each(&self, queue: &str, recipients: &[String], payload: u64) -> Result<()> {
         for to in recipients {
             self.push(queue, json!({"to": to, "payload": payload})).await?;
         }
@@ -63,12 +63,12 @@ impl Caller {
     }
 }
 
-fn recipients(count: usize) -> Vec<String> {
+pub(super) fn recipients(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("r{n}")).collect()
 }
 
 /// To whom deliveries were handed out.
-fn tos(deliveries: &[Value]) -> Vec<String> {
+pub(super) fn tos(deliveries: &[Value]) -> Vec<String> {
     let mut tos: Vec<String> = deliveries.iter().filter_map(|delivery| delivery["to"].as_str().map(str::to_owned)).collect();
     tos.sort_unstable();
     tos

@@ -96,10 +96,10 @@ impl QueueModel {
 
     /// What `Push` answers.
     pub fn push(&mut self, deliveries: &[Delivery], failing: &Failing, now: u64) -> Pushed {
-        self.clear_up(failing, 10);
+        let dead = self.clear_up(failing, 10);
         let mut expired = 0;
         let stored = deliveries.iter().map(|delivery| self.push_one(delivery, failing, &mut expired, now)).collect();
-        Pushed { now: us(now), next: self.next_told(), expired, stored, woken: self.woken() }
+        Pushed { now: us(now), next: self.next_told(), expired, dead, stored, woken: self.woken(), turnover: self.turnover() }
     }
 
     fn push_one(&mut self, delivery: &Delivery, failing: &Failing, expired: &mut u16, now: u64) -> (Stored, Number, Micros) {
@@ -148,9 +148,9 @@ impl QueueModel {
         ended.sort_unstable();
         let mut claimed = Claimed { now: us(now), ..Claimed::default() };
         for (_, number) in ended.into_iter().take(200) {
-            claimed.dead += u16::from(self.end_lease(number, failing).1);
+            claimed.dead += u16::from(self.end_lease(number, failing));
         }
-        claimed.dead += self.tend(failing, 10).dead;
+        claimed.dead += self.tend(failing, 10);
         let (standing, is_given) = self.standing(worker);
         claimed.standing = standing;
         let first = self.mine(worker).first().map(|(at, _)| *at).filter(|at| *at > now && *at <= now + ahead);
@@ -188,7 +188,7 @@ impl QueueModel {
         if self.terms.is_sticky {
             claimed.next = self.mine(worker).first().map(|(at, _)| us(*at)).filter(|_| standing != Standing::Gone);
         }
-        claimed.woken = self.woken();
+        (claimed.woken, claimed.turnover) = (self.woken(), self.turnover());
         claimed.next_end = self.items.values().filter(|item| item.until > 0).map(|item| us(item.until)).min();
         claimed
     }
@@ -213,7 +213,7 @@ impl QueueModel {
             }
         }
         let outcomes = held.iter().map(|(number, token)| self.settle_one(act, max_attempts, drops, *number, *token, now)).collect();
-        Settled { now: us(now), next: self.next_told(), outcomes, woken: self.woken() }
+        Settled { now: us(now), next: self.next_told(), outcomes, woken: self.woken(), turnover: self.turnover() }
     }
 
     fn settle_one(&mut self, act: SettleAct, max_attempts: u16, drops: bool, number: Number, token: Token, now: u64) -> Outcome {
@@ -271,7 +271,7 @@ impl QueueModel {
     pub fn edit(&mut self, change: &Change, numbers: &[Number], now: u64) -> Edits {
         self.expire();
         let edited = numbers.iter().map(|number| self.edit_one(change, *number, now)).collect();
-        Edits { now: us(now), next: self.next_told(), edited, woken: self.woken() }
+        Edits { now: us(now), next: self.next_told(), edited, woken: self.woken(), turnover: self.turnover() }
     }
 
     fn edit_one(&mut self, change: &Change, number: Number, now: u64) -> Edited {

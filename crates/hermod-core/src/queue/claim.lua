@@ -3,7 +3,7 @@
 -- ARGV    <BI8 1: sticky, floor> <I2I8I8I8I2BI8Bc0 count, lease, ahead, drop after (0: never), attempts at most, 1: dropped after
 --         the last, incarnation, worker>
 -- REPLY   'c' <I8I8I8 now, next + 1, next end of a lease + 1 (0: none)> <I2I2B dead expired standing>
---         <I2 woken>, each <I8Bc0 time owner>, each
+--         <I2I2I2 lost moved woken>, each <I8Bc0 time owner>, each
 --         number8 <I2I8I8I8B attempt token until at 0> <I4c0 body>
 local CLAIM_MAX, BYTES_MAX, SPREAD = 200, 1048576, 1000
 
@@ -16,8 +16,7 @@ local function reap(most, drops)
   if not held_first or held_first > now then return 0 end
   local ended, failed = call('ZRANGEBYSCORE', held, '-inf', score(now), 'LIMIT', '0', CLAIM_MAX), 0
   for i = 1, #ended do
-    local _, is_dead = end_lease(ended[i], most, drops)
-    failed = failed + is_dead
+    failed = failed + end_lease(ended[i], most, drops)
   end
   return failed
 end
@@ -56,8 +55,7 @@ define('queue_claim', function(first_key, at, _, keep)
   read(opening, sticky and 2 or 1)
   expire()
   local failed, expired = reap(most, drops), 0
-  local _, died = tend(most, drops, TENDED_SOME)
-  failed = failed + died
+  failed = failed + (tend(most, drops, TENDED_SOME))
   -- The reply in pieces: its head, and what is handed out, of which many have the same length.
   local handed, pieces, n, steps, bytes, length, length_text = { '' }, 1, 0, CLAIM_MAX, 0, nil, nil
   local standing, is_given, source = LIVE, true, due

@@ -4,7 +4,7 @@
 //! holds the answer back until it is. So that the first of several is not late because of the last, these lie close together.
 
 use super::delivery::{Meta, Number, Token};
-use super::owners::{Terms, Woken, put_woken, take_woken};
+use super::owners::{Terms, Turnover, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use super::tend::{TENDED_SOME, Tended, end_lease, tend};
 use super::worker::Standing;
@@ -179,7 +179,7 @@ impl Claim {
             let name = self.worker.as_ref().map_or("", |(name, _)| name.as_str());
             claimed.next = change.queue.due_of(name).next().map(|(at, _)| at).filter(|_| claimed.standing != Standing::Gone);
         }
-        claimed.woken = change.queue.woken();
+        (claimed.woken, claimed.turnover) = (change.queue.woken(), change.queue.turnover());
         claimed
     }
 }
@@ -228,6 +228,8 @@ pub struct Claimed {
     pub standing: Standing,
     /// For whom something may have become due earlier, in a sticky queue.
     pub woken: Vec<Woken>,
+    /// What was done to who has whom.
+    pub turnover: Turnover,
     /// In order.
     pub handed: Vec<Handed>,
 }
@@ -284,7 +286,7 @@ impl Operation for Claim {
         out.extend_from_slice(&answer.dead.to_le_bytes());
         out.extend_from_slice(&answer.expired.to_le_bytes());
         out.push(answer.standing.number());
-        put_woken(&mut out, &answer.woken);
+        put_woken(&mut out, answer.turnover, &answer.woken);
         for handed in &answer.handed {
             out.extend_from_slice(&handed.number.to_be_bytes());
             out.extend_from_slice(&handed.attempt.to_le_bytes());
@@ -307,7 +309,7 @@ fn read(mut rest: &[u8]) -> Option<Claimed> {
     let (next, next_end) = (take_next(&mut rest)?, take_next(&mut rest)?);
     let (dead, expired) = (u16::from_le_bytes(record::take(&mut rest)?), u16::from_le_bytes(record::take(&mut rest)?));
     let [standing] = record::take(&mut rest)?;
-    let (standing, woken) = (Standing::from_number(standing)?, take_woken(&mut rest)?);
+    let (standing, (turnover, woken)) = (Standing::from_number(standing)?, take_woken(&mut rest)?);
     let mut handed = Vec::new();
     while !rest.is_empty() {
         let number = Number::from_be_bytes(record::take(&mut rest)?);
@@ -317,5 +319,5 @@ fn read(mut rest: &[u8]) -> Option<Claimed> {
         let [_blocks] = record::take(&mut rest)?;
         handed.push(Handed { number, token, attempt, until, at, body: record::take_bytes(&mut rest)?.into() });
     }
-    Some(Claimed { now, next, next_end, dead, expired, standing, woken, handed })
+    Some(Claimed { now, next, next_end, dead, expired, standing, woken, turnover, handed })
 }

@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
 -- ARGV    <BI8 1: sticky, floor> <BI8 act (0 cancel, 1 due at, 2 due in, 3 later by, 4 earlier by, 5 due as before, 6 redrive), time>
 --         <BI4c0 0: it carries what it did, 1: other bytes, 2: other JSON; payload> <I2 deliveries>, each number8
--- REPLY   'e' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8 0 gone 1 done 2 leased 3 dead 4 alive, due or until>
+-- REPLY   'e' <I8I8 now, next + 1 (0: none)> <I2I2I2 lost moved woken>, each <I8Bc0 time owner>, each <BI8 0 gone 1 done 2 leased 3 dead 4 alive, due or until>
 local CANCEL, AT, IN, LATER, STAY, REDRIVE = 0, 1, 2, 3, 5, 6
 local GONE, DONE, LEASED, DEAD, ALIVE = 0, 1, 2, 3, 4
 

@@ -2,7 +2,7 @@
 //! Twin of `edit.lua`.
 
 use super::delivery::{Due, Number, with_due, with_payload};
-use super::owners::{Terms, Woken, put_woken, take_woken};
+use super::owners::{Terms, Turnover, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use crate::id::QueueId;
 use crate::int::{INT_MAX, Micros};
@@ -142,7 +142,7 @@ pub enum Edited {
 }
 
 /// What was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edits {
     /// The time of the answer.
     pub now: Micros,
@@ -152,6 +152,8 @@ pub struct Edits {
     pub edited: Vec<Edited>,
     /// For whom something may have become due earlier, in a sticky queue.
     pub woken: Vec<Woken>,
+    /// What was done to who has whom.
+    pub turnover: Turnover,
 }
 
 impl Operation for Edit {
@@ -172,9 +174,10 @@ impl Operation for Edit {
             changing.queue.agree(self.terms, now);
             changing.queue.expire();
             let edited = self.numbers.iter().map(|number| self.edit(changing, *number, now)).collect();
-            Edits { now, next: changing.queue.next_told(), edited, woken: changing.queue.woken() }
+            Edits { now, next: changing.queue.next_told(), edited, woken: changing.queue.woken(), turnover: changing.queue.turnover() }
         });
-        Ok(edits.unwrap_or_else(|| Edits { now, next: None, edited: vec![Edited::Gone; self.numbers.len()], woken: Vec::new() }))
+        let gone = || vec![Edited::Gone; self.numbers.len()];
+        Ok(edits.unwrap_or_else(|| Edits { now, edited: gone(), ..Edits::default() }))
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
@@ -222,7 +225,7 @@ impl Operation for Edit {
     fn reply(&self, answer: &Edits) -> Reply {
         let mut out = vec![b'e'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
-        put_woken(&mut out, &answer.woken);
+        put_woken(&mut out, answer.turnover, &answer.woken);
         for edited in &answer.edited {
             let (word, time) = match edited {
                 Edited::Gone => (0, Micros::ZERO),
@@ -246,7 +249,7 @@ fn read(mut rest: &[u8]) -> Option<Edits> {
     let [_word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
     let next = take_next(&mut rest)?;
-    let woken = take_woken(&mut rest)?;
+    let (turnover, woken) = take_woken(&mut rest)?;
     let mut edited = Vec::new();
     while !rest.is_empty() {
         let [word] = record::take(&mut rest)?;
@@ -260,5 +263,5 @@ fn read(mut rest: &[u8]) -> Option<Edits> {
             _ => return None,
         });
     }
-    Some(Edits { now, next, edited, woken })
+    Some(Edits { now, next, edited, woken, turnover })
 }

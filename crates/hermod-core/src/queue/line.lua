@@ -29,6 +29,8 @@ local last, look, lost, turn, renumbered
 local due_first, held_first
 -- Whether the queue is sticky, the greatest number that was seen of it, and to whom something was given in this step.
 local sticky, floor_seen, given_to = false, 0, {}
+-- How many workers were found to be gone in this step, and how many recipients have another owner than before, or none, or were parked.
+local lost_now, moved_now = 0, 0
 -- Of queue/owners.lua: who has a recipient; who is to have it from here on; there is nothing for it any more, or again; the next
 -- points of the ring, and how many of them were used.
 local owner_of, route, set_idle, points, points_used
@@ -49,6 +51,7 @@ local function agree(at)
   is_sticky, floor_seen, at = unpack_ints('<BI8', given, at)
   sticky = is_sticky == 1
   if next(given_to) then given_to = {} end
+  lost_now, moved_now = 0, 0
   return at
 end
 
@@ -191,9 +194,9 @@ local function joined(strings, many)
   return concat(strings, '', 1, many)
 end
 
--- For whom something may have become due earlier: told to whoever waits, and as a reply has it.
+-- What was done to who has whom, and for whom something may have become due earlier: that is told to whoever waits. As a reply has it.
 local function woken()
-  if not sticky or not next(given_to) then return '\0\0' end
+  if not sticky or (lost_now == 0 and not next(given_to)) then return '\0\0\0\0\0\0' end
   local names, told = {}, {}
   for owner in pairs(given_to) do names[#names + 1] = owner end
   if names[2] then table.sort(names) end
@@ -205,7 +208,7 @@ local function woken()
       told[#told + 1] = pack_ints('<I8Bc0', time, #owner, owner)
     end
   end
-  return pack_ints('<I2', #told) .. joined(told, #told)
+  return pack_ints('<I2I2I2', lost_now, moved_now, #told) .. joined(told, #told)
 end
 
 -- The first of a recipient is for whoever is to have it; who that is.

@@ -13,6 +13,8 @@ local WORKER, WORKER_SIZE, CHANGES_MAX, EXPIRE_MAX, SOME_POINTS = '<I8I8BBB', 19
 local FIRST, ADOPTED, SILENT, CLOSED, LEFT, DRAINED, PINNED, UNKNOWN = 1, 2, 3, 4, 5, 6, 7, 8
 local DRAINS, CLOSES, LEAVES = 1, 2, 4
 local GONE, LIVE, DRAINING, FULL = 0, 1, 2, 3
+-- What is parked is given out.
+local adopting = false
 
 local function has_flag(flags, flag)
   return flags % (2 * flag) >= flag
@@ -107,6 +109,7 @@ owner_of = function(to)
 end
 
 local function bind(to, stored, owner, why)
+  if why ~= FIRST or adopting then moved_now = moved_now + 1 end
   local epoch, pin, count, older = number(), '', 0, ''
   if stored then
     local _, at
@@ -186,5 +189,6 @@ local function expire()
   for i = 1, #ended do
     local _, _, _, flags = worker_of(ended[i])
     if has_flag(flags, CLOSES) then dismiss(ended[i], CLOSED) else dismiss(ended[i], SILENT) end
+    lost_now = lost_now + 1
   end
 end

@@ -50,6 +50,15 @@ impl Terms {
     }
 }
 
+/// What a step did to who has whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turnover {
+    /// How many workers were found to be silent, or not to have come back.
+    pub lost: u16,
+    /// How many recipients have another owner than before, or none, or were parked and have one now.
+    pub moved: u16,
+}
+
 /// The owners of a queue's recipients in one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
@@ -72,6 +81,10 @@ pub(crate) struct Owners {
     held: BTreeMap<Box<str>, BTreeSet<Number>>,
     /// To whom something was given in this step, and the earliest time of it.
     given: BTreeMap<Box<str>, Micros>,
+    /// What was done in this step.
+    pub(super) turnover: Turnover,
+    /// What is parked is given out.
+    pub(super) is_adopting: bool,
     bytes: usize,
 }
 
@@ -81,6 +94,12 @@ impl Queue {
         self.raise(terms.floor);
         (self.owners.is_sticky, self.owners.now) = (terms.is_sticky, now);
         self.owners.given.clear();
+        self.owners.turnover = Turnover::default();
+    }
+
+    /// What was done in this step to who has whom.
+    pub(crate) fn turnover(&self) -> Turnover {
+        self.owners.turnover
     }
 
     fn is_sticky_for(&self, to: &str) -> bool {
@@ -146,6 +165,7 @@ impl Queue {
     fn bind(&mut self, to: &str, owner: &str, why: Why) {
         let now = self.owners.now;
         let epoch = self.number(now);
+        self.owners.turnover.moved += u16::from(why != Why::First || self.owners.is_adopting);
         let mut binding = self.owners.bound.get(to).cloned().unwrap_or_default();
         binding.epoch = epoch;
         binding.changes.insert(0, (now, why, owner.into()));
@@ -269,11 +289,15 @@ impl Queue {
 
     /// Finds those whose lease is over.
     pub(crate) fn expire(&mut self) {
+        if !self.owners.is_sticky {
+            return;
+        }
         let ended = self.owners.ends.range(..=(self.owners.now, Box::from(LAST))).take(EXPIRE_MAX);
         let ended: Vec<Box<str>> = ended.map(|(_, name)| name.clone()).collect();
         for name in ended {
             let is_closed = self.owners.workers.get(&name).is_some_and(|worker| worker.is_closed);
             self.dismiss(&name, if is_closed { Why::Closed } else { Why::Silent });
+            self.owners.turnover.lost += 1;
         }
     }
 
@@ -431,8 +455,10 @@ fn remove<T: Ord>(sets: &mut BTreeMap<Box<str>, BTreeSet<T>>, owner: &str, membe
     }
 }
 
-/// Appends who is woken, as a reply has it.
-pub(super) fn put_woken(out: &mut Vec<u8>, woken: &[Woken]) {
+/// Appends what was done to who has whom, and who is woken, as a reply has it.
+pub(super) fn put_woken(out: &mut Vec<u8>, turnover: Turnover, woken: &[Woken]) {
+    out.extend_from_slice(&turnover.lost.to_le_bytes());
+    out.extend_from_slice(&turnover.moved.to_le_bytes());
     out.extend_from_slice(&u16::try_from(woken.len()).expect("a step gives to few").to_le_bytes());
     for (owner, at) in woken {
         record::put(out, [at.get()]);
@@ -441,11 +467,13 @@ pub(super) fn put_woken(out: &mut Vec<u8>, woken: &[Woken]) {
 }
 
 /// The same, read back.
-pub(super) fn take_woken(rest: &mut &[u8]) -> Option<Vec<Woken>> {
+pub(super) fn take_woken(rest: &mut &[u8]) -> Option<(Turnover, Vec<Woken>)> {
+    let (lost, moved) = (u16::from_le_bytes(record::take(rest)?), u16::from_le_bytes(record::take(rest)?));
     let count = u16::from_le_bytes(record::take(rest)?);
     let one = |rest: &mut &[u8]| {
         let at = record::take_micros(rest)?;
         Some((take_text(rest)?.into(), at))
     };
-    (0..count).map(|_| one(rest)).collect()
+    let woken = (0..count).map(|_| one(rest)).collect::<Option<_>>()?;
+    Some((Turnover { lost, moved }, woken))
 }

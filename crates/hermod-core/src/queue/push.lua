@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua names
 -- ARGV    <BI8 1: sticky, floor> <I2BI8 attempts at most, 1: dropped after the last, drop after (0: never)> <I2 deliveries>, each <BBI8I2I4 if the key exists (0 keep, 1 replace, 2 debounce), 1: the time is a span, time,
 --         length of meta, of payload> meta without the due time, payload
--- REPLY   'p' <I8I8I2 now, next + 1 (0: none), expired> <I2 woken>, each <I8Bc0 time owner>, each <BI8I8 0 added 1 kept 2 replaced 3 finished, number, due>
+-- REPLY   'p' <I8I8I2I2 now, next + 1 (0: none), expired dead> <I2I2I2 lost moved woken>, each <I8Bc0 time owner>, each <BI8I8 0 added 1 kept 2 replaced 3 finished, number, due>
 local ADDED, KEPT, REPLACED, FINISHED = 0, 1, 2, 3
 
 -- Another delivery takes over the key of this one.
@@ -87,7 +87,7 @@ define('queue_push', function(first_key, at, _, keep)
     end
   end
   read(fields, many)
-  clear_up(most, drops, TENDED_SOME)
+  local died = clear_up(most, drops, TENDED_SOME)
   local before = not sticky and first_due()
   -- Those that have neither a recipient nor a key concern no other: they are written together.
   local replies, dues, plain, expired = {}, nil, 0, 0
@@ -118,7 +118,7 @@ define('queue_push', function(first_key, at, _, keep)
   end
   if plain > 0 then call('ZADD', due, unpack(dues)) end
   close()
-  local reply = 'p' .. pack_ints('<I8I8I2', now, next_number(wake(before)), expired) .. woken() .. joined(replies, count)
+  local reply = 'p' .. pack_ints('<I8I8I2I2', now, next_number(wake(before)), expired, died) .. woken() .. joined(replies, count)
   if keep then keep(reply) end
   return reply
 end, { begin = begin_tending })

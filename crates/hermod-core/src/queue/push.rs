@@ -3,7 +3,7 @@
 use super::claim::Failing;
 use super::delivery::{Delivery, IfExists, Number, known_by};
 use super::line::Slot;
-use super::owners::{Terms, Woken, put_woken, take_woken};
+use super::owners::{Terms, Turnover, Woken, put_woken, take_woken};
 use super::tend::{TENDED_SOME, tend};
 use crate::id::{QueueId, Recipient};
 use crate::int::Micros;
@@ -63,10 +63,14 @@ pub struct Pushed {
     pub next: Option<Micros>,
     /// How many were not to be handed out any more, and gave up their key.
     pub expired: u16,
+    /// How many of those whose holder is gone were attempted for the last time.
+    pub dead: u16,
     /// For each what became of it, its number, and when it is due.
     pub stored: Vec<(Stored, Number, Micros)>,
     /// For whom something may have become due earlier, in a sticky queue.
     pub woken: Vec<Woken>,
+    /// What was done to who has whom.
+    pub turnover: Turnover,
 }
 
 impl Push {
@@ -143,10 +147,11 @@ impl Operation for Push {
         Ok(state.queues.make(&self.place, &self.queue, |change| {
             change.queue.agree(self.terms, now);
             change.queue.expire();
-            tend(change, &self.failing, TENDED_SOME);
+            let dead = tend(change, &self.failing, TENDED_SOME).dead;
             let mut expired = 0;
             let stored = self.deliveries.iter().map(|delivery| self.store(change, delivery, &mut expired, now)).collect();
-            Pushed { now, next: change.queue.next_told(), expired, stored, woken: change.queue.woken() }
+            let (woken, turnover) = (change.queue.woken(), change.queue.turnover());
+            Pushed { now, next: change.queue.next_told(), expired, dead, stored, woken, turnover }
         }))
     }
 
@@ -185,7 +190,8 @@ impl Operation for Push {
         let mut out = vec![b'p'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
         out.extend_from_slice(&answer.expired.to_le_bytes());
-        put_woken(&mut out, &answer.woken);
+        out.extend_from_slice(&answer.dead.to_le_bytes());
+        put_woken(&mut out, answer.turnover, &answer.woken);
         for (stored, number, due) in &answer.stored {
             out.push(match stored {
                 Stored::Added => 0,
@@ -207,8 +213,8 @@ fn read(mut rest: &[u8]) -> Option<Pushed> {
     let [_word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
     let next = take_next(&mut rest)?;
-    let expired = u16::from_le_bytes(record::take(&mut rest)?);
-    let woken = take_woken(&mut rest)?;
+    let (expired, dead) = (u16::from_le_bytes(record::take(&mut rest)?), u16::from_le_bytes(record::take(&mut rest)?));
+    let (turnover, woken) = take_woken(&mut rest)?;
     let mut stored = Vec::new();
     while !rest.is_empty() {
         let [outcome] = record::take(&mut rest)?;
@@ -221,7 +227,7 @@ fn read(mut rest: &[u8]) -> Option<Pushed> {
         };
         stored.push((outcome, record::take_number(&mut rest)?, record::take_micros(&mut rest)?));
     }
-    Some(Pushed { now, next, expired, stored, woken })
+    Some(Pushed { now, next, expired, dead, stored, woken, turnover })
 }
 
 /// A time that may not be: its microseconds and one more; none is zero.

@@ -2,7 +2,7 @@
 -- KEYS    hm:{space/pp}:queue:<queue>:n and what else queue/line.lua and queue/owners.lua name
 -- ARGV    <BI8 1: sticky, floor> <BBc0I2c0 1: it is pinned, worker ('': to none), recipient>
 -- REPLY   'r' <I8I8B now, deliveries, 1: there is a first>, <I8I8I8I8I2 number at token until attempts>
---         <B 0: no worker, 1 live, 2 draining>, <I8I8 incarnation until> <I2 woken>, each <I8Bc0 time owner>, binding
+--         <B 0: no worker, 1 live, 2 draining>, <I8I8 incarnation until> <I2I2I2 lost moved woken>, each <I8Bc0 time owner>, binding
 local function pin_to(to, pin)
   local stored = get('b' .. to)
   local epoch, count, changes = 0, 0, ''

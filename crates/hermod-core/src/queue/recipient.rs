@@ -2,7 +2,7 @@
 
 use super::binding::Binding;
 use super::delivery::{Number, Token};
-use super::owners::{Terms, Woken, put_woken, take_woken};
+use super::owners::{Terms, Turnover, Woken, put_woken, take_woken};
 use super::worker::Standing;
 use crate::id::{QueueId, Recipient, WorkerId};
 use crate::int::Micros;
@@ -68,7 +68,8 @@ impl Look {
             Some(InFlight { number, at: slot.at, attempts: slot.attempts(), token: Token(token), until })
         });
         let length = line.map_or(0, |(_, length)| u64::try_from(length).unwrap_or(u64::MAX));
-        Explained { now, binding: queue.binding(to).cloned(), worker, head, length, woken: queue.woken() }
+        let (woken, turnover) = (queue.woken(), queue.turnover());
+        Explained { now, binding: queue.binding(to).cloned(), worker, head, length, woken, turnover }
     }
 }
 
@@ -102,6 +103,8 @@ pub struct Explained {
     pub length: u64,
     /// For whom something may have become due earlier.
     pub woken: Vec<Woken>,
+    /// What was done to who has whom.
+    pub turnover: Turnover,
 }
 
 impl Operation for Look {
@@ -162,7 +165,7 @@ impl Operation for Look {
         if let Some((_, incarnation, until)) = answer.worker {
             record::put(&mut out, [incarnation, until.get()]);
         }
-        put_woken(&mut out, &answer.woken);
+        put_woken(&mut out, answer.turnover, &answer.woken);
         if let Some(binding) = &answer.binding {
             binding.write(&mut out);
         }
@@ -190,7 +193,7 @@ fn read(mut rest: &[u8]) -> Option<Explained> {
         Standing::Gone => None,
         standing => Some((standing, record::take_number(&mut rest)?, record::take_micros(&mut rest)?)),
     };
-    let woken = take_woken(&mut rest)?;
+    let (turnover, woken) = take_woken(&mut rest)?;
     let binding = if rest.is_empty() { None } else { Some(Binding::read(&mut rest)?) };
-    Some(Explained { now, binding, worker, head, length, woken })
+    Some(Explained { now, binding, worker, head, length, woken, turnover })
 }

@@ -4,7 +4,7 @@
 --         factor, max ms, jitter, chance, the last three and the factor in thousandths; extend: the span
 --         <BBI2 1: it blocks, 1: dropped after the last attempt, attempts at most> <BI4c0 kind of reply (0: none, 1 JSON,
 --         2 bytes), reply> <I2 deliveries>, each number8 <I8 token>
--- REPLY   's' <I8I8 now, next + 1 (0: none)> <I2 woken>, each <I8Bc0 time owner>, each <BI8 0 stale 1 done 2 until 3 dead 4 dropped, that time>
+-- REPLY   's' <I8I8 now, next + 1 (0: none)> <I2I2I2 lost moved woken>, each <I8Bc0 time owner>, each <BI8 0 stale 1 done 2 until 3 dead 4 dropped, that time>
 local ACK, NACK, EXTEND, RETURN = 0, 1, 2, 4
 local KEEP_US = 259200000000
 -- The replies that have no time.

@@ -3,7 +3,7 @@
 use super::backoff::Backoff;
 use super::claim::{Failing, exhaust};
 use super::delivery::{Number, Token};
-use super::owners::{Terms, Woken, put_woken, take_woken};
+use super::owners::{Terms, Turnover, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use crate::id::QueueId;
 use crate::int::Micros;
@@ -135,7 +135,7 @@ pub enum Outcome {
 }
 
 /// What was settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// The time of the answer.
     pub now: Micros,
@@ -145,6 +145,8 @@ pub struct Settled {
     pub outcomes: Vec<Outcome>,
     /// For whom something may have become due earlier, in a sticky queue.
     pub woken: Vec<Woken>,
+    /// What was done to who has whom.
+    pub turnover: Turnover,
 }
 
 impl Operation for Settle {
@@ -165,9 +167,10 @@ impl Operation for Settle {
             change.queue.agree(self.terms, now);
             change.queue.expire();
             let outcomes = self.held.iter().map(|(number, token)| self.settle(change, *number, *token, now)).collect();
-            Settled { now, next: change.queue.next_told(), outcomes, woken: change.queue.woken() }
+            Settled { now, next: change.queue.next_told(), outcomes, woken: change.queue.woken(), turnover: change.queue.turnover() }
         });
-        Ok(settled.unwrap_or_else(|| Settled { now, next: None, outcomes: vec![Outcome::Stale; self.held.len()], woken: Vec::new() }))
+        let stale = || vec![Outcome::Stale; self.held.len()];
+        Ok(settled.unwrap_or_else(|| Settled { now, outcomes: stale(), ..Settled::default() }))
     }
 
     fn call(&self, call: &mut ScriptCall, _about: Micros) {
@@ -218,7 +221,7 @@ impl Operation for Settle {
     fn reply(&self, answer: &Settled) -> Reply {
         let mut out = vec![b's'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next)]);
-        put_woken(&mut out, &answer.woken);
+        put_woken(&mut out, answer.turnover, &answer.woken);
         for outcome in &answer.outcomes {
             let (word, time) = match outcome {
                 Outcome::Stale => (0, Micros::ZERO),
@@ -242,7 +245,7 @@ fn read(mut rest: &[u8]) -> Option<Settled> {
     let [_word] = record::take(&mut rest)?;
     let now = record::take_micros(&mut rest)?;
     let next = take_next(&mut rest)?;
-    let woken = take_woken(&mut rest)?;
+    let (turnover, woken) = take_woken(&mut rest)?;
     let mut outcomes = Vec::new();
     while !rest.is_empty() {
         let [word] = record::take(&mut rest)?;
@@ -256,5 +259,5 @@ fn read(mut rest: &[u8]) -> Option<Settled> {
             _ => return None,
         });
     }
-    Some(Settled { now, next, outcomes, woken })
+    Some(Settled { now, next, outcomes, woken, turnover })
 }

@@ -8,7 +8,7 @@ local TENDED_SOME, CALL_MOST = 10, 25
 local call_left
 local function begin_tending() call_left = CALL_MOST end
 
--- A holder is gone: its delivery has its place again, or has failed for good. Whether its recipient moved, whether it is dead.
+-- A holder is gone: its delivery has its place again, or has failed for good. Whether it is dead.
 local function end_lease(member, most, drops)
   local stored = get('t' .. member)
   local attempts, token, _, at = unpack_ints(TRIED, stored)
@@ -17,15 +17,13 @@ local function end_lease(member, most, drops)
   if max == 0 then max = most end
   if attempts >= max then
     exhaust(member, to, at, drops, attempts, token, meta)
-    return 0, 1
+    return 1
   end
   -- Claimed ahead, it still has its pause after the last attempt before it, and its recipient waits for it.
   local place = was_due
   if at > now then place = at end
-  local before = sticky and owner_of(to)
   give_back(member, to, place, place > was_due, attempts, token, meta)
-  if sticky and before ~= owner_of(to) then return 1, 0 end
-  return 0, 0
+  return 0
 end
 
 -- Gives the first of a recipient to whoever is to have it. It is due as before.
@@ -34,12 +32,12 @@ local function move_head(member, at, to, before)
   call('ZADD', base .. 'own:' .. give(at, to), score(at), member .. to)
 end
 
--- The same for the first `most` of what a worker has that waits; how many there were, how many moved.
+-- The same for the first `most` of what a worker has that waits; how many there were.
 local function move_some(owner, most)
   local own = base .. 'own:' .. owner
   local heads = call('ZRANGEBYSCORE', own, '-inf', '(inf', 'WITHSCORES', 'LIMIT', '0', most)
-  local many, moved = #heads / 2, 0
-  if many == 0 then return 0, 0 end
+  local many = #heads / 2
+  if many == 0 then return 0 end
   local members, fields, unknown = {}, {}, 0
   for i = 1, many do
     local field = 'b' .. sub(heads[2 * i - 1], 9)
@@ -61,10 +59,9 @@ local function move_some(owner, most)
       taken[new] = some
     end
     some[#some + 1], some[#some + 2] = at, members[i]
-    if new ~= owner then moved = moved + 1 end
   end
   for new, some in pairs(taken) do call('ZADD', base .. 'own:' .. new, unpack(some)) end
-  return many, moved
+  return many
 end
 
 -- Reads what the end of these leases asks for.
@@ -83,15 +80,15 @@ local function read_holds(holds)
 end
 
 -- Moves what is to be moved, at most so many: what those have who are gone or drain, what was held before a worker began
--- anew, what is parked. How many recipients moved, how many deliveries died, whether there is more.
+-- anew, what is parked. How many deliveries died, whether there is more.
 local function tend(most, drops, left)
-  if not sticky then return 0, 0, false end
+  if not sticky then return 0, false end
   count_on()
   -- Nobody leaves, nothing is parked, and nobody's time is over.
-  if now < look then return 0, 0, false end
+  if now < look then return 0, false end
   if left > call_left then left = call_left end
   call_left = call_left - left
-  local moved, died, is_clear = 0, 0, false
+  local died, is_clear = 0, false
   while left > 0 do
     local name = call('ZRANGE', base .. 'leaving', '0', '0')[1]
     if not name then
@@ -105,13 +102,11 @@ local function tend(most, drops, left)
       read_holds(holds)
       for i = 1, #holds do
         left = left - 1
-        local has_moved, is_dead = end_lease(sub(holds[i], 1, 8), most, drops)
-        moved, died = moved + has_moved, died + is_dead
+        died = died + end_lease(sub(holds[i], 1, 8), most, drops)
       end
     end
     if left > 0 and (drains or gone ~= 0) then
-      local heads, some = move_some(name, left)
-      left, moved = left - heads, moved + some
+      left = left - move_some(name, left)
     end
     if left > 0 then
       if gone ~= 0 then
@@ -124,8 +119,9 @@ local function tend(most, drops, left)
   -- At rest there is neither: that is what is asked first.
   local more = call('EXISTS', base .. 'own:') == 1 and call('EXISTS', base .. 'ring') == 1
   if left > 0 and more then
-    local heads, some = move_some('', left)
-    left, moved = left - heads, moved + some
+    adopting = true
+    left = left - move_some('', left)
+    adopting = false
     more = call('EXISTS', base .. 'own:') == 1
   end
   call_left = call_left + left
@@ -133,7 +129,7 @@ local function tend(most, drops, left)
     -- A queue that was never written to is not by this.
     if get('n') or renumbered then look, renumbered = first(base .. 'ends') or TIME_MAX, true end
   end
-  return moved, died, more or (not is_clear and call('EXISTS', base .. 'leaving') == 1)
+  return died, more or (not is_clear and call('EXISTS', base .. 'leaving') == 1)
 end
 
 -- What every step on a sticky queue begins with.

@@ -14,8 +14,6 @@ pub(super) const TENDED_SOME: usize = 10;
 /// What a step of clearing up did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tended {
-    /// How many recipients were moved or parked ones adopted.
-    pub moved: u16,
     /// How many deliveries were attempted for the last time.
     pub dead: u16,
     /// There is more to do.
@@ -44,7 +42,7 @@ pub(super) fn tend(change: &mut Change<'_>, failing: &Failing, most: usize) -> T
             let heads: Vec<(Micros, Number)> = change.queue.due_of(&name).take(left).collect();
             for (at, number) in heads {
                 left -= 1;
-                tended.moved += u16::from(change.queue.move_head(at, number));
+                change.queue.move_head(at, number);
             }
         }
         if left > 0 {
@@ -54,9 +52,11 @@ pub(super) fn tend(change: &mut Change<'_>, failing: &Failing, most: usize) -> T
     }
     if left > 0 && !change.queue.owners.ring.is_empty() {
         let parked: Vec<(Micros, Number)> = change.queue.due_of("").take(left).collect();
+        change.queue.owners.is_adopting = true;
         for (at, number) in parked {
-            tended.moved += u16::from(change.queue.move_head(at, number));
+            change.queue.move_head(at, number);
         }
+        change.queue.owners.is_adopting = false;
     }
     let owners = &change.queue.owners;
     tended.more = !owners.leaving.is_empty() || (!owners.ring.is_empty() && change.queue.parked() > 0);
@@ -68,12 +68,10 @@ pub(super) fn end_lease(change: &mut Change<'_>, number: Number, failing: &Faili
     let Some(slot) = change.queue.slot(number) else { return };
     let (meta, _) = slot.meta();
     if slot.attempts() < meta.max_attempts.unwrap_or(failing.max_attempts) {
-        let (due, to): (Micros, Box<str>) = (meta.due, meta.to.into());
+        let due = meta.due;
         // Claimed ahead, it still has its pause after the last attempt before it, and its recipient waits for it.
         let at = if slot.at > change.queue.owners.now { slot.at } else { due };
-        let before: Box<str> = change.queue.owner_of(&to).into();
         change.queue.give_back(number, at, at > due);
-        tended.moved += u16::from(*before != *change.queue.owner_of(&to));
     } else {
         exhaust(change, number, failing.drops, change.queue.owners.now);
         tended.dead += 1;
@@ -81,13 +79,11 @@ pub(super) fn end_lease(change: &mut Change<'_>, number: Number, failing: &Faili
 }
 
 impl Queue {
-    /// Gives the first of a recipient to whoever is to have it; whether that is another.
-    fn move_head(&mut self, at: Micros, number: Number) -> bool {
+    /// Gives the first of a recipient to whoever is to have it.
+    fn move_head(&mut self, at: Micros, number: Number) {
         let to: Box<str> = self.slot(number).map(|slot| slot.meta().0.to.into()).unwrap_or_default();
-        let before: Box<str> = self.owner_of(&to).into();
         self.drop_due(at, number, &to);
         self.put_due(at, number, &to);
-        *before != *self.owner_of(&to)
     }
 
     /// Gives a recipient to whoever is to have it, if nothing of it is held.

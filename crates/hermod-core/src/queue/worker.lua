@@ -3,8 +3,8 @@
 -- ARGV    <BI8 1: sticky, floor> <B act (0 join, 1 renew, 2 close, 3 drain, 4 leave)> <I8I8 ttl, idle after>
 --         <I2B attempts at most, 1: dropped after the last> <I2 workers>, each <Bc0I8I8B name incarnation age points>, each point8
 -- REPLY   'w' <I8I8I8 now, next end of a worker's lease + 1 (0: none), recipients that wait for a worker>
---         <I2I2B moved dead more> <I2 workers>, each <BI8 0 gone 1 live 2 draining 3 full, incarnation>
---         <I2 woken>, each <I8Bc0 time owner>
+--         <I2B dead more> <I2 workers>, each <BI8 0 gone 1 live 2 draining 3 full, incarnation>
+--         <I2I2I2 lost moved woken>, each <I8Bc0 time owner>
 local JOIN, CLOSE, DRAIN, LEAVE = 0, 2, 3, 4
 local WORKERS_MAX, MOVED_MAX, TRIM_MAX = 1000, 25, 50
 
@@ -88,11 +88,11 @@ define('queue_worker', function(first_key, at)
     members[i] = pack_ints('<BI8', tell(act, ttl, name, incarnation, age, sub(given, at, at + 8 * points - 1)))
     at = at + 8 * points
   end
-  local moved, died, more = clear_up(most, drops, MOVED_MAX)
+  local died, more = clear_up(most, drops, MOVED_MAX)
   trim(idle_after)
   close()
   local more_number = 0
   if more then more_number = 1 end
-  return 'w' .. pack_ints('<I8I8I8I2I2BI2', now, next_number(first(base .. 'ends')), call('ZCARD', base .. 'own:'),
-    moved, died, more_number, count) .. concat(members) .. woken()
+  return 'w' .. pack_ints('<I8I8I8I2BI2', now, next_number(first(base .. 'ends')), call('ZCARD', base .. 'own:'),
+    died, more_number, count) .. concat(members) .. woken()
 end, { frees = true, begin = begin_tending })

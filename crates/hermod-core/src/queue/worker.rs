@@ -5,7 +5,7 @@
 
 use super::binding::Worker;
 use super::claim::Failing;
-use super::owners::{Terms, WEIGHT_MAX, WORKERS_MAX, Woken, put_woken, take_woken};
+use super::owners::{Terms, Turnover, WEIGHT_MAX, WORKERS_MAX, Woken, put_woken, take_woken};
 use super::push::{next_number, take_next};
 use super::tend::tend;
 use crate::id::{QueueId, WorkerId};
@@ -198,12 +198,12 @@ impl Staff {
         Staffed {
             now,
             next_end: change.queue.next_worker_end(),
-            moved: tended.moved,
             dead: tended.dead,
             parked: u64::try_from(change.queue.parked()).unwrap_or(u64::MAX),
             more: tended.more,
             members,
             woken: change.queue.woken(),
+            turnover: change.queue.turnover(),
         }
     }
 }
@@ -238,14 +238,12 @@ impl Standing {
 }
 
 /// What was told, and cleared up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Staffed {
     /// The time of the answer.
     pub now: Micros,
     /// When a worker's lease ends next.
     pub next_end: Option<Micros>,
-    /// How many recipients have another owner.
-    pub moved: u16,
     /// How many deliveries were attempted for the last time.
     pub dead: u16,
     /// How many recipients wait for a worker.
@@ -256,6 +254,8 @@ pub struct Staffed {
     pub members: Vec<(Standing, u64)>,
     /// For whom something may have become due earlier.
     pub woken: Vec<Woken>,
+    /// What was done to who has whom.
+    pub turnover: Turnover,
 }
 
 impl Operation for Staff {
@@ -281,7 +281,7 @@ impl Operation for Staff {
         let staffed = state.queues.change(&self.place, &self.queue, |change| self.staff(change, now));
         Ok(staffed.unwrap_or_else(|| {
             let members = vec![(Standing::Gone, 0); self.members.len()];
-            Staffed { now, next_end: None, moved: 0, dead: 0, parked: 0, more: false, members, woken: Vec::new() }
+            Staffed { now, members, ..Staffed::default() }
         }))
     }
 
@@ -329,7 +329,6 @@ impl Operation for Staff {
     fn reply(&self, answer: &Staffed) -> Reply {
         let mut out = vec![b'w'];
         record::put(&mut out, [answer.now.get(), next_number(answer.next_end), answer.parked]);
-        out.extend_from_slice(&answer.moved.to_le_bytes());
         out.extend_from_slice(&answer.dead.to_le_bytes());
         out.push(u8::from(answer.more));
         out.extend_from_slice(&u16::try_from(answer.members.len()).expect("few").to_le_bytes());
@@ -337,7 +336,7 @@ impl Operation for Staff {
             out.push(standing.number());
             record::put(&mut out, [*incarnation]);
         }
-        put_woken(&mut out, &answer.woken);
+        put_woken(&mut out, answer.turnover, &answer.woken);
         Reply::new(out)
     }
 
@@ -351,7 +350,7 @@ fn read(mut rest: &[u8]) -> Option<Staffed> {
     let now = record::take_micros(&mut rest)?;
     let next_end = take_next(&mut rest)?;
     let parked = record::take_number(&mut rest)?;
-    let (moved, dead) = (u16::from_le_bytes(record::take(&mut rest)?), u16::from_le_bytes(record::take(&mut rest)?));
+    let dead = u16::from_le_bytes(record::take(&mut rest)?);
     let [more] = record::take(&mut rest)?;
     let count = u16::from_le_bytes(record::take(&mut rest)?);
     let member = |rest: &mut &[u8]| {
@@ -359,5 +358,6 @@ fn read(mut rest: &[u8]) -> Option<Staffed> {
         Some((Standing::from_number(standing)?, record::take_number(rest)?))
     };
     let members = (0..count).map(|_| member(&mut rest)).collect::<Option<Vec<_>>>()?;
-    Some(Staffed { now, next_end, moved, dead, parked, more: more == 1, members, woken: take_woken(&mut rest)? })
+    let (turnover, woken) = take_woken(&mut rest)?;
+    Some(Staffed { now, next_end, dead, parked, more: more == 1, members, woken, turnover })
 }

@@ -26,7 +26,7 @@ use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::push::{PUSH_MAX, Push};
-use hermod_core::queue::{Delivery, DeliveryId, Mode, OnExhausted, Order, Overdue, Queue, Stored, Terms, Woken};
+use hermod_core::queue::{Delivery, DeliveryId, Mode, OnExhausted, Order, Overdue, Queue, Stored, Terms, Turnover, Woken};
 use hermod_core::{Micros, Once, Outcome, Place, QueueId, SpaceId};
 use hermod_engine::Engine;
 
@@ -121,6 +121,16 @@ impl App {
         }
     }
 
+    /// Counts what an operation did to who has whom, not if its answer is one that was given before. A worker is known in all partitions,
+    /// each of which finds for itself that it is gone: it counts where its queue is at home.
+    fn turned(&self, space: &SpaceId, queue: &Queue, partition: u16, turnover: Turnover) {
+        if turnover == Turnover::default() {
+            return;
+        }
+        let lost = if partition == self.home_of(space, queue) { turnover.lost } else { 0 };
+        self.metrics.turned(queue.id.as_str(), lost, turnover.moved);
+    }
+
     fn place_of(&self, space: &SpaceId, queue: &Queue, home: &str) -> Place {
         match queue.order {
             Order::Total => self.engine.partitions().place(space, &format!("queue {}", queue.id)),
@@ -210,7 +220,8 @@ impl App {
         for (positions, ran) in ran {
             let pushed = match ran.map_err(Problem::from).map(|ran| ran.outcome) {
                 Ok(Outcome::Done(pushed)) => {
-                    self.metrics.expired(queue.id.as_str(), pushed.expired);
+                    self.metrics.over(queue.id.as_str(), pushed.dead, pushed.expired);
+                    self.turned(&caller.space, queue, partition, pushed.turnover);
                     pushed
                 }
                 Ok(Outcome::Replayed(pushed)) => pushed,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hermod_core::Micros;
-use hermod_core::queue::{Claimed, Handed};
+use hermod_core::queue::Handed;
 use hermod_engine::Engine;
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
@@ -82,6 +82,7 @@ struct Deliveries {
     dead: Counter,
     expired: Counter,
     stale: Counter,
+    takeovers: Counter,
     moved: Counter,
     lateness: Histogram,
 }
@@ -118,6 +119,11 @@ impl Metrics {
         recorder.describe_counter("hermod_queue_deliveries_total".into(), None, "Deliveries by what became of them.".into());
         recorder.describe_histogram("hermod_queue_lateness_seconds".into(), None, "How late first attempts were handed out.".into());
         recorder.describe_counter("hermod_queue_stale_total".into(), None, "Answers of whoever did not hold the delivery any more.".into());
+        recorder.describe_counter(
+            "hermod_queue_takeovers_total".into(),
+            None,
+            "Workers of sticky queues that were gone without a word, so that others took over.".into(),
+        );
         recorder.describe_counter("hermod_queue_moved_total".into(), None, "Recipients that have another worker.".into());
         let checks = |outcome: &'static str| {
             let key = Key::from_parts("hermod_limit_checks_total", vec![Label::new("outcome", outcome)]);
@@ -189,22 +195,16 @@ impl Metrics {
         counter.increment(1);
     }
 
-    /// A claim of this queue was made: what it found to be over. What it was given is counted when somebody is told.
-    pub(crate) fn claimed(&self, queue: &str, claimed: &Claimed) {
-        if claimed.dead == 0 && claimed.expired == 0 {
+    /// What an operation on this queue found to be over: so many attempted for the last time by holders that are gone, so many not to be handed
+    /// out any more. What a claim was given is counted when somebody is told.
+    pub(crate) fn over(&self, queue: &str, dead: u16, expired: u16) {
+        if dead == 0 && expired == 0 {
             return;
         }
         self.count(queue, |deliveries| {
-            deliveries.dead.increment(u64::from(claimed.dead));
-            deliveries.expired.increment(u64::from(claimed.expired));
+            deliveries.dead.increment(u64::from(dead));
+            deliveries.expired.increment(u64::from(expired));
         });
-    }
-
-    /// A push to this queue found so many to be over.
-    pub(crate) fn expired(&self, queue: &str, many: u16) {
-        if many > 0 {
-            self.count(queue, |deliveries| deliveries.expired.increment(u64::from(many)));
-        }
     }
 
     /// Somebody is told of these, at `now` by the store's clock.
@@ -231,11 +231,12 @@ impl Metrics {
         }
     }
 
-    /// So many recipients have another worker.
-    pub(crate) fn moved(&self, queue: &str, many: u64) {
-        if many > 0 {
-            self.count(queue, |deliveries| deliveries.moved.increment(many));
-        }
+    /// So many workers are gone, and so many recipients have another.
+    pub(crate) fn turned(&self, queue: &str, lost: u16, moved: u16) {
+        self.count(queue, |deliveries| {
+            deliveries.takeovers.increment(u64::from(lost));
+            deliveries.moved.increment(u64::from(moved));
+        });
     }
 
     /// Counts what became of deliveries of this queue.
@@ -257,6 +258,7 @@ impl Metrics {
                 dead: counter("dead"),
                 expired: counter("expired"),
                 stale: self.recorder.register_counter(&Key::from_parts("hermod_queue_stale_total", vec![label()]), &METADATA),
+                takeovers: self.recorder.register_counter(&Key::from_parts("hermod_queue_takeovers_total", vec![label()]), &METADATA),
                 moved: self.recorder.register_counter(&Key::from_parts("hermod_queue_moved_total", vec![label()]), &METADATA),
                 lateness: self.recorder.register_histogram(&Key::from_parts("hermod_queue_lateness_seconds", vec![label()]), &METADATA),
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hermod_core::queue::claim::Failing;
 use hermod_core::queue::worker::{Act, Member};
-use hermod_core::queue::{Binding, Explained, InFlight, Number, Rolled, Staffed, Standing, Terms, Token, Why, Woken, Working};
+use hermod_core::queue::{Binding, Explained, InFlight, Number, Rolled, Staffed, Standing, Terms, Token, Turnover, Why, Woken, Working};
 
 use super::{QueueModel, us};
 
@@ -26,13 +26,8 @@ pub(super) struct Owners {
     bound: BTreeMap<String, Binding>,
     idle: BTreeMap<String, u64>,
     given: BTreeMap<String, u64>,
-}
-
-/// What a step of clearing up did.
-#[derive(Default)]
-pub(super) struct Tended {
-    moved: u16,
-    pub(super) dead: u16,
+    turnover: Turnover,
+    is_adopting: bool,
 }
 
 impl QueueModel {
@@ -40,6 +35,7 @@ impl QueueModel {
     pub fn begin(&mut self, terms: Terms, now: u64) {
         (self.terms, self.now) = (terms, now);
         self.owners.given.clear();
+        self.owners.turnover = Turnover::default();
     }
 
     /// Whoever is alive, to choose from.
@@ -175,12 +171,17 @@ impl QueueModel {
     }
 
     fn bind(&mut self, to: &str, owner: &str, why: Why) {
+        self.owners.turnover.moved += u16::from(why != Why::First || self.owners.is_adopting);
         let epoch = self.number(self.now);
         let now = us(self.now);
         let binding = self.owners.bound.entry(to.to_owned()).or_default();
         binding.epoch = epoch;
         binding.changes.insert(0, (now, why, owner.into()));
         binding.changes.truncate(4);
+    }
+
+    pub(super) fn turnover(&self) -> Turnover {
+        self.owners.turnover
     }
 
     pub(super) fn woken(&self) -> Vec<Woken> {
@@ -228,52 +229,48 @@ impl QueueModel {
         for worker in self.owners.workers.values_mut().filter(|worker| worker.gone.is_none() && worker.until <= self.now) {
             worker.gone = Some(if worker.is_closed { Why::Closed } else { Why::Silent });
             worker.is_leaving = true;
+            self.owners.turnover.lost += 1;
         }
     }
 
-    /// Whether its recipient has another owner, and whether it is dead.
-    pub(super) fn end_lease(&mut self, number: Number, failing: &Failing) -> (bool, bool) {
-        let Some(item) = self.items.get(&number) else { return (false, false) };
+    /// Whether it is dead.
+    pub(super) fn end_lease(&mut self, number: Number, failing: &Failing) -> bool {
+        let Some(item) = self.items.get(&number) else { return false };
         if item.attempts >= item.delivery.max_attempts.unwrap_or(failing.max_attempts) {
             self.exhaust(number, failing.drops, self.now);
-            return (false, true);
+            return true;
         }
-        let to = item.to().to_owned();
-        let before = self.owner(&to);
         self.put_back_ahead(number);
-        (before != self.owner(&to), false)
+        false
     }
 
-    fn move_head(&mut self, number: Number) -> bool {
-        let Some(item) = self.items.get(&number) else { return false };
+    fn move_head(&mut self, number: Number) {
+        let Some(item) = self.items.get(&number) else { return };
         let (to, at) = (item.to().to_owned(), item.at);
-        let before = self.owner(&to);
         self.give(&to, at);
-        before != self.owner(&to)
     }
 
-    pub(super) fn clear_up(&mut self, failing: &Failing, most: usize) -> Tended {
+    /// How many died of what is held by whoever is gone.
+    pub(super) fn clear_up(&mut self, failing: &Failing, most: usize) -> u16 {
         self.expire();
         self.tend(failing, most)
     }
 
-    pub(super) fn tend(&mut self, failing: &Failing, most: usize) -> Tended {
-        let (mut tended, mut left) = (Tended::default(), most);
+    pub(super) fn tend(&mut self, failing: &Failing, most: usize) -> u16 {
+        let (mut dead, mut left) = (0, most);
         while left > 0 && self.terms.is_sticky {
             let leaving = self.owners.workers.iter().find(|(_, worker)| worker.is_leaving);
             let Some((name, worker)) = leaving.map(|(name, worker)| (name.clone(), worker.clone())) else { break };
             if !worker.is_draining || worker.gone.is_some() {
                 for number in self.held_by(&name).into_iter().take(left) {
                     left -= 1;
-                    let (has_moved, is_dead) = self.end_lease(number, failing);
-                    tended.moved += u16::from(has_moved);
-                    tended.dead += u16::from(is_dead);
+                    dead += u16::from(self.end_lease(number, failing));
                 }
             }
             if worker.is_draining || worker.gone.is_some() {
                 for (_, number) in self.waiting_for(&name).into_iter().take(left) {
                     left -= 1;
-                    tended.moved += u16::from(self.move_head(number));
+                    self.move_head(number);
                 }
             }
             if left > 0 {
@@ -284,11 +281,13 @@ impl QueueModel {
             }
         }
         if self.terms.is_sticky && self.has_takers() {
+            self.owners.is_adopting = true;
             for (_, number) in self.waiting_for("").into_iter().take(left) {
-                tended.moved += u16::from(self.move_head(number));
+                self.move_head(number);
             }
+            self.owners.is_adopting = false;
         }
-        tended
+        dead
     }
 
     fn has_takers(&self) -> bool {
@@ -298,7 +297,7 @@ impl QueueModel {
     /// What `Staff` answers. `points` are those of each.
     pub fn staff(&mut self, act: Act, ttl: u64, idle_after: u64, failing: &Failing, members: &[Member], points: &[Vec<u64>]) -> Staffed {
         let told = members.iter().zip(points).map(|(member, points)| self.tell(act, ttl, member, points)).collect();
-        let tended = self.clear_up(failing, 25);
+        let dead = self.clear_up(failing, 25);
         let over: Vec<String> =
             self.owners.idle.iter().filter(|(_, since)| **since + idle_after <= self.now).map(|(to, _)| to.clone()).collect();
         for to in over {
@@ -310,12 +309,12 @@ impl QueueModel {
         Staffed {
             now: us(self.now),
             next_end: self.owners.workers.values().filter(|worker| worker.gone.is_none()).map(|worker| us(worker.until)).min(),
-            moved: tended.moved,
-            dead: tended.dead,
+            dead,
             parked: u64::try_from(parked).unwrap_or(0),
             more: is_leaving || (self.has_takers() && parked > 0),
             members: told,
             woken: self.woken(),
+            turnover: self.turnover(),
         }
     }
 
@@ -384,7 +383,15 @@ impl QueueModel {
             InFlight { number: item.number, at: us(item.at), attempts: item.attempts, token: Token(item.token), until: us(item.until) }
         });
         let length = u64::try_from(line.len()).unwrap_or(0);
-        Explained { now: us(self.now), binding: self.owners.bound.get(to).cloned(), worker, head, length, woken: self.woken() }
+        Explained {
+            now: us(self.now),
+            binding: self.owners.bound.get(to).cloned(),
+            worker,
+            head,
+            length,
+            woken: self.woken(),
+            turnover: self.turnover(),
+        }
     }
 
     /// What `Roll` answers.

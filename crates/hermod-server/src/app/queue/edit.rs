@@ -109,7 +109,11 @@ impl App {
     ) -> Result<Vec<Edited>, Problem> {
         let (space, partition): (SpaceId, u16) = (place.space.clone(), place.partition);
         let unheard = self.unheard(&space, &queue.id);
-        match self.engine.run(&Edit::new(place, queue.id.clone(), self.terms(&space, queue), change, numbers), once).await?.outcome {
+        let outcome = self.engine.run(&Edit::new(place, queue.id.clone(), self.terms(&space, queue), change, numbers), once).await?.outcome;
+        if let Outcome::Done(edits) = &outcome {
+            self.turned(&space, queue, partition, edits.turnover);
+        }
+        match outcome {
             Outcome::Done(edits) | Outcome::Replayed(edits) => {
                 self.learn(&space, queue, partition, edits.next, &edits.woken);
                 unheard.heard();

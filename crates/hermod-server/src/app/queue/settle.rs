@@ -135,7 +135,11 @@ impl App {
         let (mut problem, mut unheard) = (None, self.unheard(space, &queue.id));
         for (partition, held, ran) in join_all(settles).await {
             let settled = match ran.map_err(Problem::from).map(|ran| ran.outcome) {
-                Ok(Outcome::Done(settled) | Outcome::Replayed(settled)) => settled,
+                Ok(Outcome::Done(settled)) => {
+                    self.turned(space, queue, partition, settled.turnover);
+                    settled
+                }
+                Ok(Outcome::Replayed(settled)) => settled,
                 Ok(Outcome::Conflict) => return Err(conflict()),
                 // Told, though some were settled: asking again is safe, as those answer that they are stale.
                 Err(fault) => {

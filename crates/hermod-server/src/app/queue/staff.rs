@@ -144,7 +144,11 @@ impl App {
             look = look.pin(pin);
         }
         let unheard = self.unheard(&caller.space, &queue.id);
-        let explained = match self.engine.run(&look, once).await?.outcome {
+        let outcome = self.engine.run(&look, once).await?.outcome;
+        if let Outcome::Done(explained) = &outcome {
+            self.turned(&caller.space, queue, partition, explained.turnover);
+        }
+        let explained = match outcome {
             Outcome::Done(explained) | Outcome::Replayed(explained) => explained,
             Outcome::Conflict => return Err(conflict()),
         };

@@ -195,13 +195,14 @@ impl App {
                 }
             };
             self.watches.set_clock(claimed.now, self.now());
+            self.metrics.over(queue.id.as_str(), claimed.dead, claimed.expired);
+            self.turned(space, queue, partition, claimed.turnover);
             // What somebody is told who is gone says nothing of what there is for whoever has this name now.
             if claimed.standing == Standing::Gone {
                 is_gone = true;
                 continue;
             }
             watch.saw(partition, learned, claimed.next, claimed.next_end);
-            self.metrics.claimed(queue.id.as_str(), &claimed);
             self.learn(space, queue, partition, None, &claimed.woken);
             let greatest = claimed.handed.iter().map(|handed| handed.token.0).max();
             self.watches.saw_number(space, &queue.id, greatest.unwrap_or(0));

@@ -170,7 +170,8 @@ impl App {
             };
             self.watches.set_clock(staffed.now, self.now());
             self.learn(space, queue, partition, None, &staffed.woken);
-            self.metrics.moved(queue.id.as_str(), u64::from(staffed.moved));
+            self.metrics.over(queue.id.as_str(), staffed.dead, 0);
+            self.turned(space, queue, partition, staffed.turnover);
             all.answers.push((partition, staffed));
         }
         unheard.heard();
@@ -364,7 +365,7 @@ impl App {
         let home = self.home_of(space, queue);
         let looked = self.staff(space, queue, [home], Act::Renew, queue.worker_ttl, &[]).await.whole()?;
         let (_, staffed) = looked.into_iter().next().ok_or_else(|| Problem::new(Code::Internal, "No partition answered."))?;
-        Ok((staffed.now, staffed.next_end, staffed.more || staffed.moved > 0))
+        Ok((staffed.now, staffed.next_end, staffed.more || staffed.turnover.moved > 0))
     }
 
     /// Somebody who was heard of has a stream or a claim open.
