@@ -11,6 +11,7 @@ mod crash;
 mod differential;
 mod edits;
 mod failover;
+mod forget;
 mod holding;
 mod input;
 mod keys;

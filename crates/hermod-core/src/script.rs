@@ -76,7 +76,7 @@ const TEXT: &str = library! {
     ["pick/history"] { "pick/take" "pick/settle" "pick/subject" }
     ["queue/line" "queue/owners" "queue/tend"] {
         "queue/push" "queue/claim" "queue/settle" "queue/edit" "queue/list" "queue/stats" "queue/worker" "queue/recipient"
-        "queue/workers" "queue/reply"
+        "queue/workers" "queue/reply" "queue/forget"
     }
     [] { "realm/apply" "realm/ledger" "realm/board" "realm/due" }
     [] { "event/read" }
@@ -107,6 +107,7 @@ pub const SCRIPTS: &[Script] = &[
     crate::queue::Look::SCRIPT,
     crate::queue::Roll::SCRIPT,
     crate::queue::Fetch::SCRIPT,
+    crate::queue::Forget::SCRIPT,
     crate::pick::Take::SCRIPT,
     crate::pick::Settle::SCRIPT,
     crate::pick::About::SCRIPT,

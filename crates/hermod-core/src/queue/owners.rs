@@ -115,6 +115,11 @@ impl Queue {
         self.owners.bound.get(to)
     }
 
+    /// Some recipients of whose owner something is known, in any order.
+    pub(super) fn bound(&self, most: usize) -> Vec<Box<str>> {
+        self.owners.bound.keys().take(most).cloned().collect()
+    }
+
     /// A worker that is not gone.
     pub(crate) fn worker(&self, name: &str) -> Option<&Worker> {
         self.owners.workers.get(name).filter(|worker| worker.gone.is_none())

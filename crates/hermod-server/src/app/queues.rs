@@ -233,6 +233,15 @@ impl App {
         {
             tracing::warn!(queue = id.as_str(), code = problem.code.text(), "what schedules made for later stays in the store");
         }
+        // Nor does one that is made again under its name have its workers.
+        if let Some(queue) = known.filter(|queue| queue.mode == Mode::Sticky) {
+            let (app, space) = (self.clone(), space.clone());
+            // It goes on if nobody waits for it any more.
+            let forgetting = tokio::spawn(async move { app.forget_owners(&space, &queue).await });
+            if let Ok(Err(problem)) = forgetting.await {
+                tracing::warn!(queue = id.as_str(), code = problem.code.text(), "who worked on a queue stays in the store");
+            }
+        }
         self.forget_queue(space, &id);
         Ok(())
     }

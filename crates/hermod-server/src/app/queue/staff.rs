@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::queue::workers::COUNTED_MAX;
-use hermod_core::queue::{DeliveryId, Explained, Look, Mode, Queue, Roll, Standing, Working};
+use hermod_core::queue::{DeliveryId, Explained, Forget, Look, Mode, Queue, Roll, Standing, Working};
 use hermod_core::{Micros, Once, Outcome, Place, Recipient, SpaceId, WorkerId};
 
 use super::{App, Caller};
@@ -126,6 +126,20 @@ impl App {
         let queue = self.sticky_queue(caller, queue, Scope::QueuesClaim).await?;
         let worker = worker.map(WorkerId::new).transpose()?;
         self.look_at(caller, &queue, to, Some(worker), once).await
+    }
+
+    /// Forgets who worked on a queue that is gone, and who had whom, step by step.
+    pub(in crate::app) async fn forget_owners(&self, space: &SpaceId, queue: &Queue) -> Result<(), Problem> {
+        let places = self.partitions_of(space, queue).map(|partition| async move {
+            let mut forget = Forget::new(Place { space: space.clone(), partition }, queue.id.clone());
+            loop {
+                match self.engine.run(&forget, None).await?.outcome {
+                    Outcome::Done(forgotten) | Outcome::Replayed(forgotten) if forgotten.next > 0 => forget = forget.from(forgotten.next),
+                    _ => return Ok::<_, Problem>(()),
+                }
+            }
+        });
+        join_all(places).await.into_iter().collect()
     }
 
     pub(super) async fn look_at(
