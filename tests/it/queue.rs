@@ -6,6 +6,7 @@
 
 mod ahead;
 mod burst;
+mod catch_up;
 mod counted;
 mod crash;
 mod differential;
@@ -15,8 +16,11 @@ mod forget;
 mod holding;
 mod input;
 mod keys;
+mod large;
 mod load;
 mod named;
+mod once;
+mod pushed;
 mod receiver;
 mod relay;
 mod replies;

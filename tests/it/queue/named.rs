@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use hermod_core::Micros;
 use hermod_tests::lane::START;
-use hermod_tests::server::Hermod;
+use hermod_tests::server::{Hermod, Redis};
 use serde_json::{Value, json};
 
 use super::{at, epoch_ms, now_ms, on_every_store, payloads, time, with};
@@ -231,7 +231,15 @@ async fn poison_message_does_not_kill_the_next_worker() -> Result<()> {
 /// Stopped and killed: what fell due meanwhile comes in order, what did not comes in its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overdue_after_restart_in_order() -> Result<()> {
-    let mut hermod = Hermod::serve::<&str>([])?;
+    let redis = Redis::start()?;
+    for store in ["embedded", &redis.url()] {
+        overdue_after_restart(store).await.with_context(|| format!("on {store}"))?;
+    }
+    Ok(())
+}
+
+async fn overdue_after_restart(store: &str) -> Result<()> {
+    let mut hermod = Hermod::serve(["--store", store])?;
     let admin = Caller::new(hermod.url()?, Some(&hermod.admin_key()?));
     admin.queue("q", json!({"order": "total"})).await?;
     let start = now_ms();

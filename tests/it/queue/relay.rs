@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Caller, on_every_store, payloads};
 use crate::http::site::{Ask, Reply, Site};
+use crate::outage::until;
 
 /// A key in base58, and the same as a DID.
 const VERKEY: &str = "4zvwRjXUKGfvwnParsHAS3HuSVzV5cA4McphgmoCtajS";
@@ -104,6 +105,40 @@ async fn a_key_and_its_did_are_one_recipient() -> Result<()> {
             assert_eq!(payloads(&claimed), [message], "one at a time, in order");
             team.ack("q", &claimed[0]).await?;
         }
+        Ok(())
+    })
+    .await
+}
+
+/// Of several recipients of a sticky queue the one that has a worker has the message, wherever it stands; else the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_recipients_the_one_that_has_a_worker_wins() -> Result<()> {
+    on_every_store(async |_, team| {
+        team.sticky("q", json!({})).await?;
+        let (bob, carol, dave) = ("did:example:bob", "did:example:carol", "did:example:dave");
+        let keys = |all: &[&str], n| {
+            v2(&all.iter().map(|did| format!("{did}#1")).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>(), n)
+        };
+        assert_eq!(team.relayed_to(&keys(&[dave, carol], 0)).await?, dave, "nobody works, so nobody is assigned: the first");
+        assert_eq!(team.relayed_to(&keys(&[carol, dave], 1)).await?, carol, "one that is parked is not assigned");
+        let worker = team.register("q", "w1").await?;
+        let is_adopted = async || team.explain("q", dave).await.is_ok_and(|known| known["worker"] == "w1");
+        until(super::SOON, "the parked to be adopted", is_adopted).await?;
+        for (kids, to) in [(vec![bob, dave], dave), (vec![bob], bob), (vec!["did:example:eve", bob, dave], bob)] {
+            assert_eq!(team.relayed_to(&keys(&kids, 2)).await?, to, "{kids:?}");
+        }
+        // As one did:key and its key in base58 are one recipient.
+        assert_eq!(team.relayed_to(&v1(&[VERKEY], 3)).await?, DID_KEY);
+        assert_eq!(team.relayed_to(&keys(&["did:example:frank", DID_KEY], 4)).await?, DID_KEY);
+        // When there is nothing for it any more it is assigned all the same.
+        let mut left = 7;
+        while left > 0 {
+            for delivery in team.claim_as("q", &worker, json!({"wait_ms": 1_000})).await? {
+                team.ack("q", &delivery).await?;
+                left -= 1;
+            }
+        }
+        assert_eq!(team.relayed_to(&keys(&["did:example:eve", dave], 5)).await?, dave);
         Ok(())
     })
     .await

@@ -114,6 +114,47 @@ async fn lost_wake_up_heals() -> Result<()> {
     Ok(())
 }
 
+/// A signal may be lost though every connection stands: it is never sent, as the server that pushes may not send any.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wake_up_that_is_never_sent_heals() -> Result<()> {
+    let redis = Redis::start()?;
+    redis.ask::<()>(&["ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all"])?;
+    let mute = format!("redis://mute:pw@127.0.0.1:{}", redis.port());
+    let (one, other) = (Live::start(&redis.url(), "space").await?, Live::start(&mute, "space").await?);
+    for live in [&one, &other] {
+        live.team.queue("q", json!({})).await?;
+        live.team.sticky("sticky", json!({})).await?;
+    }
+    redis.ask::<()>(&["ACL", "SETUSER", "mute", "-spublish", "-publish"])?;
+    let worker = one.team.register("sticky", "w1").await?;
+    let by_worker = json!({"worker": worker.name, "incarnation": worker.incarnation});
+    let listens = || redis.ask::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+    let ids = |clients: &str| clients.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect::<Vec<_>>();
+    let mut slowest = Duration::ZERO;
+    for (n, (queue, asks)) in (0..).zip([("q", json!({})), ("sticky", by_worker)].into_iter().cycle().take(6)) {
+        let (team, body) = (one.team.clone(), super::with(asks, &json!({"wait_ms": 20_000})));
+        let waiting = tokio::spawn(async move { team.claim(queue, body).await });
+        let channel = format!("*:queue:{queue}:wake");
+        let is_heard = async || redis.ask::<Vec<String>>(&["PUBSUB", "SHARDCHANNELS", &channel]).is_ok_and(|all| all.len() >= 64);
+        until(SOON, "somebody to wait", is_heard).await?;
+        let before = ids(&listens()?);
+        let began = Instant::now();
+        let path = format!("/v1/queues/{queue}/deliveries");
+        // What is stored is stored, whatever the answer is.
+        let _answer = other.team.post(&path, &json!({"payload": n, "to": format!("r{n}")})).await?;
+        let claimed = waiting.await??;
+        slowest = slowest.max(began.elapsed());
+        assert_eq!(payloads(&claimed), [n]);
+        assert_eq!(ids(&listens()?), before, "no connection was lost");
+        one.team.ack(queue, &claimed[0]).await?;
+    }
+    println!("without its signal a delivery was had after {slowest:?} at most");
+    ensure!(slowest < Duration::from_millis(2_500), "{slowest:?}");
+    one.stop().await;
+    other.stop().await;
+    Ok(())
+}
+
 /// Whoever waits sleeps: an hour of waiting costs no more than a moment of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_takes_no_time_of_the_processor() -> Result<()> {
