@@ -248,6 +248,27 @@ async fn pending_equals_unfinished() -> Result<()> {
     .await
 }
 
+/// Tokens only grow, also when a clock goes back, and are then ahead of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_in_flight_since_a_time_to_come() -> Result<()> {
+    on_every_store(async |site, team| {
+        team.sticky("q", json!({})).await?;
+        let worker = team.register("q", "w1").await?;
+        let claimed_at = async |ms: u64| -> Result<Value> {
+            site.at_ms(ms);
+            team.push("q", json!({"to": "ann", "payload": 1})).await?;
+            let claimed = team.claim_as("q", &worker, json!({})).await?;
+            let since = team.explain("q", "ann").await?["head"]["in_flight_since"].clone();
+            team.ack("q", claimed.first().context("it is due")?).await?;
+            Ok(since)
+        };
+        assert_eq!(claimed_at(5_000).await?, super::at(5_000));
+        assert_eq!(claimed_at(3_000).await?, super::at(3_000));
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn zombie_ack_is_stale() -> Result<()> {
     on_every_store(async |_, team| {

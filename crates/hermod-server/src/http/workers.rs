@@ -265,7 +265,8 @@ impl RecipientDocument {
                 id: id.to_string(),
                 attempts: head.attempts,
                 not_before: Time(head.at),
-                in_flight_since: is_held.then(|| Time(Micros::saturating(head.token.0))),
+                // The token is the time at which it was given out, or later if numbers were that far already.
+                in_flight_since: is_held.then(|| Time(Micros::saturating(head.token.0).min(explained.now))),
                 lease_until: is_held.then_some(Time(head.until)),
             }
         });
