@@ -228,6 +228,26 @@ async fn poison_message_does_not_kill_the_next_worker() -> Result<()> {
     .await
 }
 
+/// Deliveries of different recipients lie in different places. Whoever takes one at a time has the earliest of all, and whoever takes several
+/// has them in the order of their times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_merged_over_all_places() -> Result<()> {
+    on_every_store(async |site, team| {
+        team.queue("q", json!({})).await?;
+        for n in 0..40 {
+            let due = n * 7 % 40;
+            team.push("q", json!({"payload": due, "to": format!("r{n}"), "at": at(due)})).await?;
+        }
+        site.at_ms(100);
+        for n in 0..10 {
+            assert_eq!(payloads(&team.claim("q", json!({"count": 1})).await?), [n]);
+        }
+        assert_eq!(payloads(&team.claim("q", json!({"count": 100})).await?), (10..40).map(|n| json!(n)).collect::<Vec<_>>());
+        Ok(())
+    })
+    .await
+}
+
 /// Stopped and killed: what fell due meanwhile comes in order, what did not comes in its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overdue_after_restart_in_order() -> Result<()> {
