@@ -88,7 +88,10 @@ pub(crate) async fn metrics(caller: &Caller) -> Result<(String, BTreeMap<String,
 async fn metrics_count_what_happened_and_name_nobody() -> Result<()> {
     let site = Site::start().await?;
     let team = site.admin.space("team-zeta").await?;
-    team.put("/v1/rules/rule-zeta", &rule("action-zeta", 2, "1day")).await?.expect(201)?;
+    team.put("/v1/rules/for-all", &rule("action-zeta", 2, "1day")).await?.expect(201)?;
+    let mut own = rule("action-zeta", 2, "1day");
+    (own["subject"], own["name"]) = (json!("subject-zeta"), json!("more"));
+    team.put("/v1/rules/rule-zeta", &own).await?.expect(201)?;
     for _ in 0..3 {
         team.check("subject-zeta", "action-zeta", 1).await?;
     }
@@ -108,8 +111,8 @@ async fn metrics_count_what_happened_and_name_nobody() -> Result<()> {
     for (series, by) in [
         (r#"hermod_limit_checks_total{outcome="allowed"}"#, 200.0),
         (r#"hermod_limit_checks_total{outcome="refused"}"#, 100.0),
-        (r#"hermod_limit_decisions_total{policy="default",outcome="allowed"}"#, 200.0),
-        (r#"hermod_limit_decisions_total{policy="default",outcome="refused"}"#, 100.0),
+        (r#"hermod_limit_decisions_total{policy="default",rule="for-all",outcome="allowed"}"#, 200.0),
+        (r#"hermod_limit_decisions_total{policy="default",rule="for-all",outcome="refused"}"#, 100.0),
         (r#"hermod_http_requests_total{route="/v1/limit/check",status="200"}"#, 300.0),
         (r#"hermod_http_requests_total{route="/v1/rules/{id}",status="404"}"#, 100.0),
         (r#"hermod_http_requests_total{route="other",status="404"}"#, 100.0),

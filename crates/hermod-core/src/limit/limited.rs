@@ -37,9 +37,13 @@ pub struct Limited {
     pub on_expiry: OnExpiry,
     /// The usual length of its period.
     pub window: Micros,
+    /// It is for one very subject, so that its id may tell whose it is.
+    pub is_personal: bool,
 }
 
 const SHADOW: u8 = 1;
+/// Only where an answer is kept: scripts have no use for it.
+const PERSONAL: u8 = 2;
 
 impl Limited {
     /// What operations need of a rule.
@@ -55,6 +59,7 @@ impl Limited {
             on_store_error: rule.on_store_error(),
             on_expiry: rule.on_expiry,
             window: rule.per.usual(),
+            is_personal: rule.subject.as_ref().is_some_and(|subject| !subject.is_glob()),
         })
     }
 
@@ -63,7 +68,8 @@ impl Limited {
         let (mode, scope, on_store_error, on_expiry) = (Mode::default(), Scope::default(), OnStoreError::default(), OnExpiry::default());
         let window = Micros::saturating(1_000_000);
         let id_hash = Limited::hash_of(id.as_str());
-        Limited { id, id_hash, name: Name::default_name(), meter, mode, scope, durable: false, on_store_error, on_expiry, window }
+        let name = Name::default_name();
+        Limited { id, id_hash, name, meter, mode, scope, durable: false, on_store_error, on_expiry, window, is_personal: false }
     }
 
     /// The hash of a rule's id.
@@ -85,12 +91,12 @@ impl Limited {
     pub fn write(&self, out: &mut Vec<u8>, about: Micros) {
         out.extend_from_slice(&self.tag().bytes());
         write_text(out, self.id.as_str());
-        self.write_meter(out, about);
+        self.write_meter(out, about, 0);
     }
 
-    fn write_meter(&self, out: &mut Vec<u8>, about: Micros) {
+    fn write_meter(&self, out: &mut Vec<u8>, about: Micros, flags: u8) {
         let (kind, ints) = self.meter.given(about);
-        out.extend_from_slice(&[kind, if self.mode == Mode::Shadow { SHADOW } else { 0 }]);
+        out.extend_from_slice(&[kind, flags | if self.mode == Mode::Shadow { SHADOW } else { 0 }]);
         for int in ints {
             out.extend_from_slice(&int.to_le_bytes());
         }
@@ -102,7 +108,7 @@ impl Limited {
         for rule in rules {
             write_text(&mut out, rule.id.as_str());
             write_text(&mut out, rule.name.as_str());
-            rule.write_meter(&mut out, about);
+            rule.write_meter(&mut out, about, if rule.is_personal { PERSONAL } else { 0 });
             out.extend_from_slice(&rule.window.get().to_le_bytes());
         }
         out
@@ -126,7 +132,8 @@ impl Limited {
                 (_, 0) => Mode::Enforce,
                 _ => Mode::Shadow,
             };
-            rules.push(Arc::new(Limited { name, mode, window, ..Limited::enforced(id, meter) }));
+            let is_personal = flags & PERSONAL != 0;
+            rules.push(Arc::new(Limited { name, mode, window, is_personal, ..Limited::enforced(id, meter) }));
         }
         Some(rules.into())
     }

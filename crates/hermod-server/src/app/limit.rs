@@ -179,12 +179,17 @@ impl App {
     fn count(&self, caller: &Caller, ask: &CheckAsk, answer: &CheckAnswer) {
         self.metrics.checked(answer.is_allowed());
         for said in answer.said() {
-            self.metrics.decided(said.name, said.decision());
+            self.metrics.decided(said.name, said.label, said.decision());
         }
         if !answer.is_allowed() {
             self.top.add(&caller.space, ask.subject.as_str());
         }
     }
+}
+
+/// What a rule is counted as. One subject's own must not be told from another's.
+fn label(rule: &Limited) -> &str {
+    if rule.is_personal { "own" } else { rule.id.as_str() }
 }
 
 /// So many rules can apply to one call: a script must not hold up the others for long.

@@ -1,5 +1,6 @@
-//! Counters for Prometheus. No label ever carries a subject or a key. The names of policies, which those
-//! choose who write rules, are the only labels that people make up; so many at most.
+//! Counters for Prometheus. No label ever carries a subject or a key. Names of policies and ids of rules, which those
+//! choose who write rules, are the only labels that people make up; so many at most. The id of a rule for one subject
+//! may tell who that is, and there may be millions: such rules are counted together.
 //!
 //! The recorder is this server's own and not the process' global one, so that two servers in one
 //! process (as in tests) do not count each other's requests. Handles of the hot path are made once.
@@ -29,16 +30,19 @@ const DECKS_MAX: usize = 500;
 /// So many counters of plays are kept; further ones are counted together.
 const PLAYS_MAX: usize = 2_000;
 
-/// So many policies are counted by name; the rest together.
+/// So many policies are counted by name, and so many rules by id; the rest together.
 const POLICIES_MAX: usize = 500;
+const RULES_MAX: usize = 1_000;
+/// What the rest is called.
+const OTHER: &str = "other";
 
 /// All counters of a server.
 pub(crate) struct Metrics {
     recorder: PrometheusRecorder,
     allowed: Counter,
     refused: Counter,
-    /// By policy and outcome. People make up names of policies, so there are so many at most.
-    decisions: RwLock<HashMap<String, Decisions>>,
+    /// By policy, rule and outcome; there are so many at most.
+    decisions: RwLock<ByRule>,
     /// By deck and outcome; of decks there are so many at most.
     picks: RwLock<HashMap<String, HashMap<&'static str, Counter>>>,
     /// By realm, play and outcome; there are so many at most.
@@ -58,7 +62,30 @@ pub(crate) enum Decision {
     WouldRefuse,
 }
 
-/// What the rules of one policy said.
+/// By policy, then by rule.
+#[derive(Default)]
+struct ByRule {
+    policies: HashMap<String, HashMap<String, Decisions>>,
+    /// So many rules are counted by themselves.
+    rules: usize,
+}
+
+impl ByRule {
+    fn get(&self, policy: &str, rule: &str) -> Option<&Decisions> {
+        self.policies.get(policy)?.get(rule)
+    }
+
+    /// What a rule is counted as: itself, or with others where there are too many.
+    fn labels<'a>(&self, policy: &'a str, rule: &'a str) -> (&'a str, &'a str) {
+        if self.get(policy, rule).is_some() {
+            return (policy, rule);
+        }
+        let has_room = self.policies.len() < POLICIES_MAX || self.policies.contains_key(policy);
+        (if has_room { policy } else { OTHER }, if self.rules < RULES_MAX { rule } else { OTHER })
+    }
+}
+
+/// What one rule said.
 struct Decisions {
     allowed: Counter,
     refused: Counter,
@@ -101,8 +128,16 @@ impl Metrics {
             .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), BUCKETS)
             .unwrap_or_default()
             .build_recorder();
-        recorder.describe_counter("hermod_limit_checks_total".into(), None, "Limit checks by outcome.".into());
-        recorder.describe_counter("hermod_limit_decisions_total".into(), None, "What the rules of each policy said to checks.".into());
+        recorder.describe_counter(
+            "hermod_limit_checks_total".into(),
+            None,
+            "Limit checks by outcome.".into(),
+        );
+        recorder.describe_counter(
+            "hermod_limit_decisions_total".into(),
+            None,
+            "What the rules said to checks.".into(),
+        );
         recorder.describe_counter(
             "hermod_picks_total".into(),
             None,
@@ -147,21 +182,29 @@ impl Metrics {
         if allowed { self.allowed.increment(1) } else { self.refused.increment(1) }
     }
 
-    /// A rule of this policy took part in a check.
-    pub(crate) fn decided(&self, policy: &str, outcome: Decision) {
+    /// A rule of this policy took part in a check. `rule` is what it is counted as.
+    pub(crate) fn decided(&self, policy: &str, rule: &str, outcome: Decision) {
         let count = |counters: &Decisions| counters.of(outcome).increment(1);
-        if let Some(counters) = self.decisions.read().get(policy) {
-            return count(counters);
+        {
+            let decisions = self.decisions.read();
+            let (policy, rule) = decisions.labels(policy, rule);
+            if let Some(counters) = decisions.get(policy, rule) {
+                return count(counters);
+            }
         }
         let mut decisions = self.decisions.write();
-        let name = if decisions.len() < POLICIES_MAX { policy } else { "other" };
-        count(decisions.entry(name.to_owned()).or_insert_with(|| {
+        let (policy, rule) = decisions.labels(policy, rule);
+        let mut is_new = false;
+        count(decisions.policies.entry(policy.to_owned()).or_default().entry(rule.to_owned()).or_insert_with(|| {
+            is_new = true;
             let counter = |outcome: &'static str| {
-                let labels = vec![Label::new("policy", name.to_owned()), Label::new("outcome", outcome)];
+                let whose = [("policy", policy.to_owned()), ("rule", rule.to_owned()), ("outcome", outcome.to_owned())];
+                let labels: Vec<Label> = whose.into_iter().map(|(name, value)| Label::new(name, value)).collect();
                 self.recorder.register_counter(&Key::from_parts("hermod_limit_decisions_total", labels), &METADATA)
             };
             Decisions { allowed: counter("allowed"), refused: counter("refused"), would_refuse: counter("would_refuse") }
         }));
+        decisions.rules += usize::from(is_new);
     }
 
     /// A pick of this deck was answered, or settled. Outcomes are from a fixed set.
@@ -300,5 +343,33 @@ impl Metrics {
     /// Folds old samples of histograms; to be called now and then.
     pub(crate) fn tidy(&self) {
         self.recorder.handle().run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_rules_have_a_series_and_no_more() {
+        let metrics = Metrics::new();
+        let most = RULES_MAX + 500;
+        for n in 0..2 * most {
+            metrics.decided(if n % 3 == 0 { "burst" } else { "daily" }, &format!("r{}", n % most), Decision::Allowed);
+        }
+        for n in 0..2 * POLICIES_MAX {
+            metrics.decided(&format!("policy-{n}"), "late", Decision::Refused);
+        }
+        let text = metrics.recorder.handle().render();
+        let values = |outcome: &str| -> Vec<(String, usize)> {
+            let series = text.lines().filter(|line| line.starts_with("hermod_limit_decisions_total{") && line.contains(outcome));
+            series.filter_map(|line| line.rsplit_once(' ')).map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+        };
+        let (allowed, refused) = (values("outcome=\"allowed\""), values("outcome=\"refused\""));
+        let known = allowed.iter().filter(|(name, _)| !name.contains("rule=\"other\"")).count();
+        assert_eq!(known, RULES_MAX);
+        assert!(allowed.len() <= RULES_MAX + POLICIES_MAX + 1, "{} series", allowed.len());
+        assert_eq!(allowed.iter().map(|(_, count)| count).sum::<usize>(), 2 * most, "each is counted once");
+        assert_eq!(refused.iter().map(|(_, count)| count).sum::<usize>(), 2 * POLICIES_MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! Who runs a server sees which policies refuse, and whom.
+//! Who runs a server sees which policies and rules refuse, and whom.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::super::service::metrics;
 use super::super::site::Site;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn decisions_are_counted_by_policy_and_outcome() -> Result<()> {
+async fn decisions_are_counted_by_rule_and_outcome() -> Result<()> {
     let site = Site::start().await?;
     let team = &site.admin;
     team.rule("burst", "act", 2, "1day", json!({})).await?;
@@ -24,11 +24,54 @@ async fn decisions_are_counted_by_policy_and_outcome() -> Result<()> {
     for (policy, outcome, count) in
         [("burst", "allowed", 4.0), ("burst", "refused", 2.0), ("watch", "allowed", 2.0), ("watch", "would_refuse", 4.0)]
     {
-        let series = format!(r#"hermod_limit_decisions_total{{policy="{policy}",outcome="{outcome}"}}"#);
+        let series = series(policy, policy, outcome);
         ensure!(seen.get(&series).is_some_and(|found| (found - count).abs() < 0.5), "{series} is not {count}:\n{text}");
     }
-    let refused = seen.get(r#"hermod_limit_decisions_total{policy="watch",outcome="refused"}"#);
+    let refused = seen.get(&series("watch", "watch", "refused"));
     ensure!(refused.is_some_and(|count| *count == 0.0), "a shadow refuses nobody:\n{text}");
+    site.server.shutdown().await;
+    Ok(())
+}
+
+fn series(policy: &str, rule: &str, outcome: &str) -> String {
+    format!(r#"hermod_limit_decisions_total{{policy="{policy}",rule="{rule}",outcome="{outcome}"}}"#)
+}
+
+/// Rules without a name are told apart; those of one subject are not, as their ids tell whose they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_of_one_policy_are_counted_each_but_for_those_of_one_subject() -> Result<()> {
+    let site = Site::start().await?;
+    let team = &site.admin;
+    let unnamed = json!({"name": "default"});
+    team.rule("reads", "read", 5, "1day", unnamed.clone()).await?;
+    team.rule("writes", "write", 5, "1day", unnamed).await?;
+    team.rule("some-reads", "read", 5, "1day", json!({"name": "default", "subject": "vip:*"})).await?;
+    for subject in ["ann", "bob"] {
+        let own = json!({"name": "default", "subject": subject});
+        team.rule(&format!("own-of-{subject}"), "read", 1, "1day", own).await?;
+    }
+    for (subject, action, times) in [("x", "read", 2), ("x", "write", 1), ("vip:7", "read", 3), ("ann", "read", 2), ("bob", "read", 3)] {
+        for _ in 0..times {
+            team.check(subject, action, 1).await?;
+        }
+    }
+    let replayed = json!({"subject": "ann", "action": "read", "cost": 1});
+    team.limit("reset", json!({"subject": "ann", "action": "read"})).await?;
+    for _ in 0..2 {
+        team.limit_once("check", replayed.clone(), "k").await?;
+    }
+    let (text, seen) = metrics(team).await?;
+    for (rule, outcome, count) in [
+        ("reads", "allowed", 2.0),
+        ("writes", "allowed", 1.0),
+        ("some-reads", "allowed", 3.0),
+        ("own", "allowed", 4.0),
+        ("own", "refused", 3.0),
+    ] {
+        let series = series("default", rule, outcome);
+        ensure!(seen.get(&series).is_some_and(|found| (found - count).abs() < 0.5), "{series} is not {count}:\n{text}");
+    }
+    ensure!(!text.contains("own-of-"), "{text}");
     site.server.shutdown().await;
     Ok(())
 }

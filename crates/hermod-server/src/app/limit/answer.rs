@@ -5,7 +5,7 @@ use hermod_core::limit::{Explained, Limited, Mode, Retry, Ruled, Verdict};
 use hermod_engine::Durability;
 use smallvec::{SmallVec, smallvec};
 
-use super::Ran;
+use super::{Ran, label};
 use crate::telemetry::Decision;
 
 /// Whether it may, why not, and when it may.
@@ -129,6 +129,8 @@ pub struct Said<'a> {
     pub is_refused: bool,
     /// It only reports.
     pub is_shadow: bool,
+    /// What the rule is counted as.
+    pub(super) label: &'a str,
 }
 
 impl<'a> Said<'a> {
@@ -147,6 +149,7 @@ impl<'a> Said<'a> {
             },
             is_refused: ruled.retry != Retry::Now,
             is_shadow: rule.mode == Mode::Shadow,
+            label: label(rule),
         }
     }
 
