@@ -13,7 +13,7 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use hermod_catalog::Scope;
 use hermod_core::Once;
-use hermod_core::limit::{Act, Attributes, Considered, Why};
+use hermod_core::limit::{Act, Attributes, Considered, Meter, Why};
 use hermod_engine::Durability;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
@@ -147,10 +147,15 @@ pub(crate) struct ConsideredDocument {
     why: String,
 }
 
+const MATCHES: &str = "its action, subject and condition match";
+
 impl ConsideredDocument {
     fn new(considered: &Considered) -> ConsideredDocument {
         let (applies, why) = match &considered.why {
-            Why::Applies => (true, "its action, subject and condition match".to_owned()),
+            Why::Applies if matches!(considered.rule.meter, Meter::Window(_)) => {
+                (true, format!("{MATCHES}; as a fixed window, it admits up to twice its limit around the turn of its period"))
+            }
+            Why::Applies => (true, MATCHES.to_owned()),
             Why::Overridden { by } => (false, format!("the more specific rule {by} has the same name")),
             Why::WhenFalse => (false, "its condition is not true".to_owned()),
         };

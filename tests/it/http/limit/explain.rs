@@ -36,8 +36,26 @@ async fn every_rule_that_was_considered_is_named_with_its_reason() -> Result<()>
 
     let free = team.limit("check", ask("free", true)).await?;
     ensure!(of(&free, "free")?.0, "{free}");
+    let (_, why) = of(&free, "free")?;
+    ensure!(!why.contains("twice"), "a sliding window never admits more: {why}");
     let plain = team.check("vip:7", "tasks/create", 1).await?;
     ensure!(plain.get("explain").is_none(), "only who asks is told: {plain}");
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fixed_window_is_said_to_admit_twice_its_limit_around_its_turn() -> Result<()> {
+    let site = Site::start().await?;
+    let team = &site.admin;
+    team.rule("hourly", "act", 2, "1h", json!({"algorithm": "fixed_window"})).await?;
+    team.rule("daily", "act", 9, "day@Europe/Berlin", json!({})).await?;
+    team.rule("banned", "act", 9, "1h", json!({"algorithm": "fixed_window", "mode": "block", "subject": "bad:*"})).await?;
+    let answer = team.limit("check", json!({"subject": "bad:7", "action": "act", "explain": true})).await?;
+    for (rule, is_said) in [("hourly", true), ("daily", true), ("banned", false)] {
+        let (applies, why) = of(&answer, rule)?;
+        ensure!(applies && why.contains("twice its limit") == is_said, "{rule}: {why}");
+    }
     site.server.shutdown().await;
     Ok(())
 }
