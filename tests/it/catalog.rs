@@ -129,6 +129,8 @@ async fn a_server_goes_on_without_its_catalog_and_finds_it_again() -> Result<()>
     assert_eq!(served.get("/healthz").await?.status, 200);
     for (subject, judged) in [("vip", (vec![50], false)), ("bot", (vec![5], false)), ("agent", (vec![5], true)), ("new", (vec![5], true))] {
         assert_eq!(judged_by(&served, subject).await?, judged, "{subject}");
+        let taken = served.post("/v1/limit/acquire", &json!({"subject": subject, "action": "run"})).await?.json()?;
+        assert_eq!((&taken["allowed"], &taken["degraded"]), (&json!(true), &json!(judged.1)), "{taken}");
     }
     // Many who want to write are all told so, soon, and none of them is left waiting for the others.
     let began = Instant::now();

@@ -8,6 +8,7 @@ mod charger;
 pub(crate) mod cluster;
 mod durability;
 mod expiry;
+mod leases;
 mod leaving;
 mod load;
 mod parallel;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use hermod_core::SpaceId;
 use hermod_core::limit::index::{Considered, no_rules};
-use hermod_core::limit::{Facts, Index, Rules};
+use hermod_core::limit::{Facts, Index, Limited, Rules};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
@@ -22,7 +22,7 @@ use crate::messages::OwnMessages;
 use crate::options::{Options, Target, shown};
 use crate::refresh;
 use crate::secret;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, SpaceView};
 use crate::subjects::{Key, Own, Subjects};
 
 /// How long a check waits for a subject's own rules before it goes on without them.
@@ -142,13 +142,27 @@ impl Catalog {
     /// All rules whose action and subject match, by name, the most specific first, and what became of each.
     /// Without the database, those that memory knows.
     pub async fn considered(&self, space: &SpaceId, facts: &Facts<'_>) -> Vec<Considered> {
+        let (view, own) = self.about(space, facts.subject).await;
+        view.map(|view| view.everyones().explain(own.as_deref(), facts)).unwrap_or_default()
+    }
+
+    /// The rules of leases that may apply to what this subject does, whatever it is. Without the database, those
+    /// that memory knows.
+    pub async fn leases_of(&self, space: &SpaceId, subject: &str) -> Vec<Arc<Limited>> {
+        let (view, own) = self.about(space, subject).await;
+        let everyones = view.as_deref().map(|view| view.everyones());
+        [everyones, own.as_deref()].into_iter().flatten().flat_map(|index| index.leases_of(subject)).cloned().collect()
+    }
+
+    /// What everyone has in a space, and what the subject has, if anybody has something of their own.
+    async fn about(&self, space: &SpaceId, subject: &str) -> (Option<Arc<SpaceView>>, Option<Arc<Index>>) {
         let view = || self.inner.snapshot.load().spaces.get(space).cloned();
         let own = match view().map_or(0, |view| view.subject_rules()) {
             0 => None,
-            _ => self.inner.own_in_time(space, facts.subject).await,
+            _ => self.inner.own_in_time(space, subject).await,
         };
         // What everyone has is never older than what the subject has.
-        view().map(|view| view.everyones().explain(own.as_deref(), facts)).unwrap_or_default()
+        (view(), own)
     }
 
     /// The key whose text is `presented`, if there is one.

@@ -33,7 +33,7 @@ use crate::telemetry::Metrics;
 
 pub use decks::{CapDraft, DeckDraft, MessageDraft, ToDraft};
 pub use events::{EventAnswer, EventsAnswer, EventsAsk, EventsTold};
-pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
+pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, LeaseSaid, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 use pick::Hints;
 pub use pick::{HistoryAnswer, Looked, PickAnswer, PickAsk, PickSettled, PickedAnswer, Verdict};

@@ -67,11 +67,10 @@ async fn store_down_is_not_429() -> Result<()> {
     Ok(())
 }
 
-/// Only charges are decided without the store: what would change it, or ask it, is an error.
+/// Only charges and leases are decided without the store: what would change it, or ask it, is an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_needs_the_store_says_so_while_it_is_away() -> Result<()> {
     let (served, mut redis) = served().await?;
-    served.put_rule("leases", &json!({"action": "lease", "limit": 3, "per": "1m", "algorithm": "concurrency"})).await?;
     redis.stop()?;
     until(RECOVERY, "the loss to be noticed", async || !served.is_ready().await).await?;
     let open = json!({"subject": "bot", "action": "open"});
@@ -82,11 +81,6 @@ async fn what_needs_the_store_says_so_while_it_is_away() -> Result<()> {
         let mut body = open.clone();
         body.as_object_mut().into_iter().zip(fields.as_object()).for_each(|(body, fields)| body.extend(fields.clone()));
         served.post("/v1/limit/check", &body).await?.expect_problem(503, "store_unavailable")?;
-    }
-    served.post("/v1/limit/acquire", &json!({"subject": "bot", "action": "lease"})).await?.expect_problem(503, "store_unavailable")?;
-    for operation in ["renew", "release"] {
-        let told = served.post(&format!("/v1/limit/{operation}"), &json!({"subject": "bot", "lease": "l"})).await?;
-        told.expect_problem(503, "store_unavailable")?;
     }
     let batch = json!({"checks": [open, {"subject": "bot", "action": "closed"}, {"subject": "bot", "action": "none"}]});
     let told = served.post("/v1/limit/batch", &batch).await?.json()?;

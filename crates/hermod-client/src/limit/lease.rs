@@ -89,6 +89,9 @@ pub struct Leased {
     /// How safe the change was when the answer was sent; absent if nothing was changed.
     #[serde(default)]
     pub durability: Option<Durability>,
+    /// Whether not all could be asked that should have been: the subject's own rules, or the store.
+    #[serde(default)]
+    pub degraded: bool,
     /// Whether this is an earlier answer to the same idempotency key.
     #[serde(default)]
     pub replayed: bool,

@@ -11,7 +11,7 @@ use crate::canned::{Canned, Server};
 use crate::{ALLOWED, RULE, client};
 
 const LEASED: &str = r#"{"allowed":true,"lease":"l1","expires_at":"2026-02-03T04:05:06.789Z","rules":[{"id":"r1","name":"tabs","limit":3,"remaining":2}],
-    "bound_by":null,"retry_at":null,"durability":"disk","replayed":false}"#;
+    "bound_by":null,"retry_at":null,"durability":"disk","degraded":true,"replayed":false}"#;
 
 #[tokio::test]
 async fn every_verb_goes_where_it_should() {
@@ -44,7 +44,7 @@ async fn every_verb_goes_where_it_should() {
     assert_eq!(answers[0].as_ref().unwrap_err().field.as_deref(), Some("cost"));
     assert!(answers[1].as_ref().unwrap().never);
     let leased = limit.acquire(&AcquireRequest::new("s", "a").lease("l1").ttl(Duration::from_millis(90_500))).await.unwrap();
-    assert_eq!((leased.allowed, leased.rules[0].remaining), (true, 2));
+    assert_eq!((leased.allowed, leased.rules[0].remaining, leased.degraded), (true, 2, true));
     limit.renew("s", "l1", Some(Duration::from_secs(30))).await.unwrap();
     limit.release("s", "l1").await.unwrap();
     assert_eq!(limit.refused(5).await.unwrap()[0].refused, 12);

@@ -35,6 +35,8 @@ pub fn no_rules() -> Rules {
 #[derive(Default)]
 pub struct Index {
     actions: Table<Node>,
+    /// Those of leases, which are renewed and given back without a word of their action.
+    leases: Vec<(Option<Pattern>, Arc<Limited>)>,
     len: usize,
 }
 
@@ -109,6 +111,9 @@ impl Index {
         let mut index = Index::default();
         for rule in rules {
             let entry = Entry::new(rule)?;
+            if entry.rule.is_lease() {
+                index.leases.push((rule.subject.clone(), Arc::clone(&entry.rule)));
+            }
             let node = index.actions.entry(&rule.action);
             let list = match (&rule.subject, &rule.when) {
                 (Some(subject), _) => node.subjects.entry(subject),
@@ -162,6 +167,12 @@ impl Index {
         }
         found.extend([exact, own].into_iter().flatten().flat_map(|node| &node.plain));
         chosen(found)
+    }
+
+    /// The rules of leases that may apply to what this subject does, whatever it is.
+    pub fn leases_of(&self, subject: &str) -> impl Iterator<Item = &Arc<Limited>> {
+        let is_for = move |whom: &Option<Pattern>| whom.as_ref().is_none_or(|whom| whom.matches(subject));
+        self.leases.iter().filter(move |(whom, _)| is_for(whom)).map(|(_, rule)| rule)
     }
 
     /// All rules whose patterns match, by name, the most specific first, and what became of them.

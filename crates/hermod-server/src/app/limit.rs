@@ -24,11 +24,11 @@ use crate::code::{Code, Problem, conflict};
 
 pub use answer::{CheckAnswer, Said};
 use decide::{Fault, Ran, Split};
-pub use lease::{LeaseAnswer, LeaseAsk};
+pub use lease::{LeaseAnswer, LeaseAsk, LeaseSaid};
 pub(crate) use local::Local;
 pub(crate) use refusals::Refusals;
+use reserve::gives_back;
 pub use reserve::{ReserveAnswer, SettleAnswer, SettleOutcome};
-use reserve::{gives_back, too_many};
 pub(crate) use top::Top;
 
 /// May this subject do this now?
@@ -96,9 +96,8 @@ impl App {
                 answer.is_degraded = is_degraded;
                 answer
             }
-            Err(Fault::Conflict) => return Err(conflict()),
-            Err(Fault::TooMany) => return Err(too_many()),
             Err(Fault::Engine(fault)) => self.without_store(caller, ask, &split.own, &split.shared, fault)?,
+            Err(fault) => return Err(fault.into()),
         };
         if let Some(refusals) = &self.refusals {
             match ask.act {
@@ -162,9 +161,8 @@ impl App {
         fault: EngineError,
     ) -> Result<CheckAnswer, Problem> {
         let all = || own.iter().chain(shared.iter());
-        let is_away = matches!(fault, EngineError::Unavailable { .. });
         let is_closed = |rule: &Arc<Limited>| rule.on_store_error == OnStoreError::Closed && rule.mode == Mode::Enforce;
-        if !is_away || ask.act != Act::Check || all().any(is_closed) {
+        if !is_away(&fault) || ask.act != Act::Check || all().any(is_closed) {
             return Err(fault.into());
         }
         // A ban needs no store.
@@ -185,6 +183,11 @@ impl App {
             self.top.add(&caller.space, ask.subject.as_str());
         }
     }
+}
+
+/// Whether the store cannot be reached, so that each rule's own policy decides.
+fn is_away(fault: &EngineError) -> bool {
+    matches!(fault, EngineError::Unavailable { .. })
 }
 
 /// What a rule is counted as. One subject's own must not be told from another's.

@@ -131,12 +131,12 @@ impl Metrics {
         recorder.describe_counter(
             "hermod_limit_checks_total".into(),
             None,
-            "Limit checks by outcome.".into(),
+            "Checks, reservations and leases to be taken, by outcome.".into(),
         );
         recorder.describe_counter(
             "hermod_limit_decisions_total".into(),
             None,
-            "What the rules said to checks.".into(),
+            "What the rules said to checks and to who takes leases.".into(),
         );
         recorder.describe_counter(
             "hermod_picks_total".into(),

@@ -14,9 +14,7 @@ pub(super) fn checked(checked: &Checked, cost: u64, is_peek: bool) -> String {
             text += &format!("\n{} would have refused it until {at}, but only reports.", rule.name);
         }
     }
-    if checked.degraded {
-        text += "\nThe answer is degraded: not all that should have been asked could be.";
-    }
+    text += degraded(checked.degraded);
     text += replayed(checked.replayed);
     if !checked.rules.is_empty() {
         text += &format!("\n\n{}", rows(&checked.rules));
@@ -78,7 +76,7 @@ pub(super) fn leased(leased: &Leased, asked: Lease, now: SystemTime) -> String {
     let lease = &leased.lease;
     let until = |at: Option<Time>| at.map(|at| format!(" until {at}{}", distance(at, now))).unwrap_or_default();
     let sentence = match (asked, leased.allowed) {
-        (Lease::Acquired, true) if leased.rules.is_empty() => format!("{lease} is not needed: no rule limits this"),
+        (Lease::Acquired, true) if leased.rules.is_empty() && !leased.degraded => format!("{lease} is not needed: no rule limits this"),
         (Lease::Acquired | Lease::Renewed, true) => format!("{lease} is held{}", until(leased.expires_at)),
         (Lease::Acquired, false) => {
             format!("refused by {}{}", leased.bound_by.as_deref().unwrap_or("a rule"), until(leased.retry_at))
@@ -86,7 +84,7 @@ pub(super) fn leased(leased: &Leased, asked: Lease, now: SystemTime) -> String {
         (Lease::Released, true) => format!("{lease} is given back"),
         (Lease::Renewed | Lease::Released, false) => format!("{lease} is not held; it may have ended"),
     };
-    let mut text = verdict(leased.allowed, &sentence) + replayed(leased.replayed);
+    let mut text = verdict(leased.allowed, &sentence) + degraded(leased.degraded) + replayed(leased.replayed);
     if !leased.rules.is_empty() {
         let rules = leased.rules.iter();
         let rows = rules.map(|rule| [rule.name.clone(), rule.id.clone(), rule.limit.to_string(), rule.remaining.to_string()]);
@@ -114,6 +112,10 @@ pub(super) fn settled(settled: &Settled) -> String {
         (other, _) => format!("{other}: {charged} are charged, of {estimate} estimated"),
     };
     verdict(settled.outcome != SettleOutcome::Expired, &sentence) + replayed(settled.replayed)
+}
+
+fn degraded(is_degraded: bool) -> &'static str {
+    if is_degraded { "\nThe answer is degraded: not all that should have been asked could be." } else { "" }
 }
 
 fn replayed(is_replayed: bool) -> &'static str {
@@ -200,6 +202,10 @@ mod tests {
         let now = held.expires_at.unwrap().to_system_time() - Duration::from_secs(30);
         assert_eq!(leased(&held, Lease::Renewed, now), "tab-1 is held until 2026-02-03T04:05:16.000Z (in about 30s)");
         assert_eq!(leased(&held, Lease::Acquired, now), "tab-1 is not needed: no rule limits this");
+        let mut away = held;
+        away.degraded = true;
+        let told = "tab-1 is held until 2026-02-03T04:05:16.000Z (in about 30s)\nThe answer is degraded: not all that should have been asked could be.";
+        assert_eq!(leased(&away, Lease::Acquired, now), told);
         let none = lease(r#"{"allowed":false,"lease":"tab-1","rules":[]}"#);
         assert_eq!(leased(&none, Lease::Released, now), "tab-1 is not held; it may have ended");
     }

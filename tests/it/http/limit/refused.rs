@@ -77,6 +77,36 @@ async fn rules_of_one_policy_are_counted_each_but_for_those_of_one_subject() -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_refused_a_lease_is_counted_like_who_is_refused_a_check() -> Result<()> {
+    let site = Site::start().await?;
+    let team = &site.admin;
+    team.rule("browsers", "open", 2, "1m", json!({"algorithm": "concurrency"})).await?;
+    team.rule("ban", "open", 1, "1m", json!({"mode": "block", "subject": "bad:*", "name": "browsers"})).await?;
+    for n in 0..5 {
+        team.limit("acquire", json!({"subject": "agent", "action": "open", "lease": format!("l{n}")})).await?;
+    }
+    team.limit("acquire", json!({"subject": "bad:7", "action": "open"})).await?;
+    // Neither is a decision.
+    for operation in ["renew", "release"] {
+        team.limit(operation, json!({"subject": "agent", "lease": "l0"})).await?;
+    }
+    let (text, seen) = metrics(team).await?;
+    for (series, count) in [
+        (series("browsers", "browsers", "allowed"), 2.0),
+        (series("browsers", "browsers", "refused"), 3.0),
+        (series("browsers", "ban", "refused"), 1.0),
+        (r#"hermod_limit_checks_total{outcome="allowed"}"#.to_owned(), 2.0),
+        (r#"hermod_limit_checks_total{outcome="refused"}"#.to_owned(), 4.0),
+    ] {
+        ensure!(seen.get(&series).is_some_and(|found| (found - count).abs() < 0.5), "{series} is not {count}:\n{text}");
+    }
+    let most = team.get("/v1/limit/refused").await?.expect(200)?["items"].clone();
+    assert_eq!(most, json!([{"subject": "agent", "refused": 3}, {"subject": "bad:7", "refused": 1}]));
+    site.server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_most_refused_subjects_of_a_space_are_named_to_it_alone() -> Result<()> {
     let site = Site::start().await?;
     let (red, blue) = (site.admin.space("red").await?, site.admin.space("blue").await?);

@@ -6,8 +6,10 @@ use hermod_core::limit::{Act, Check, Explained, Mode, ReservationId, Reserve, Re
 use hermod_core::{Micros, Once, Operation, Outcome, Subject};
 use hermod_engine::{Durability, EngineError};
 
+use super::reserve::too_many;
 use super::{CheckAnswer, CheckAsk};
 use crate::app::{App, Caller, to_the_end};
+use crate::code::{Problem, conflict};
 
 /// What an engine made of one operation.
 pub(super) struct Ran {
@@ -26,6 +28,16 @@ pub(super) enum Fault {
     Conflict,
     /// The subject has as many open reservations as it can have.
     TooMany,
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Problem {
+        match fault {
+            Fault::Engine(fault) => fault.into(),
+            Fault::Conflict => conflict(),
+            Fault::TooMany => too_many(),
+        }
+    }
 }
 
 /// A reservation to be made of what is charged.

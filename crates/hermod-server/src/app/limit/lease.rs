@@ -1,14 +1,21 @@
 //! limit: acquire, renew, release.
 
-use hermod_catalog::Scope;
-use hermod_core::limit::{Attributes, Facts, Lease, Leased, Mode, Rules, Scope as Counter};
-use hermod_core::{Action, Invalid, Micros, Once, Outcome, Subject};
-use hermod_engine::Durability;
+mod answer;
+mod away;
+
+use hermod_catalog::{Matched, Scope};
+use hermod_core::limit::{Attributes, Facts, Lease, Mode, Rules, Scope as Counter};
+use hermod_core::{Action, Invalid, Micros, Once, Operation, Outcome, Partitions, SpaceId, Subject};
 use tokio::time::Instant;
 
-use super::few_enough;
+use super::decide::Fault;
+use super::{few_enough, is_away, label};
 use crate::app::{AGAIN, App, Caller, to_the_end};
-use crate::code::{Problem, conflict};
+use crate::code::Problem;
+use crate::telemetry::Decision;
+
+pub use answer::{LeaseAnswer, LeaseSaid};
+use away::Lost;
 
 /// A lease to be taken.
 #[derive(Clone, Debug)]
@@ -25,62 +32,43 @@ pub struct LeaseAsk {
     pub attributes: Attributes,
 }
 
-/// What became of a lease.
+/// A lease to be taken, and the rules that it counts under.
 #[derive(Clone, Debug)]
-pub struct LeaseAnswer {
-    /// Its id.
-    pub lease: String,
-    /// The time of the answer.
-    pub now: Micros,
-    /// Whether it is held; after a release, whether it was.
-    pub is_held: bool,
-    /// When it ends by itself.
-    pub until: Option<Micros>,
-    /// Of each rule: id, name, limit, how many are left.
-    pub rules: Vec<(String, String, u64, u64)>,
-    /// The rule that refused.
-    pub bound_by: Option<String>,
-    /// When it could be taken, if nobody else does meanwhile.
-    pub retry_at: Option<Micros>,
-    /// What it survives.
-    pub durability: Option<Durability>,
-    /// The answer was given before, for the same idempotency key.
-    pub is_replayed: bool,
+pub(super) struct Wanted {
+    pub(super) subject: Subject,
+    pub(super) lease: String,
+    pub(super) ttl: Micros,
+    /// The subject's own.
+    pub(super) own: Rules,
+    /// Those that all subjects share.
+    pub(super) shared: Rules,
 }
 
-impl LeaseAnswer {
-    fn new(lease: &str, now: Micros) -> LeaseAnswer {
-        LeaseAnswer {
-            lease: lease.to_owned(),
-            now,
-            is_held: true,
-            until: None,
-            rules: Vec::new(),
-            bound_by: None,
-            retry_at: None,
-            durability: None,
-            is_replayed: false,
-        }
+impl Wanted {
+    /// Both parts end at once, or renewing would revive one of them alone.
+    fn longest(&self) -> Micros {
+        Lease::longest(&self.own).min(Lease::longest(&self.shared))
     }
 
-    fn add(&mut self, leased: &Leased, durability: Durability, is_replayed: bool) {
-        self.now = leased.now;
-        self.is_held &= leased.is_held();
-        self.until = match (self.until, leased.until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+    /// The part that all subjects share, if there is one; then the subject's own.
+    pub(super) fn parts(&self, partitions: &Partitions, space: &SpaceId) -> (Option<Lease>, Option<Lease>) {
+        let part = |home: &str, id: String, rules: &Rules| {
+            let lease = Lease::acquire(partitions.place(space, home), home, id, self.ttl, Rules::clone(rules));
+            (!rules.is_empty()).then(|| lease.at_most(self.longest()))
         };
-        for (rule, (taken, _)) in leased.rules.iter().zip(&leased.taken) {
-            let (limit, id, name) = (rule.meter.most(), rule.id.to_string(), rule.name.to_string());
-            self.rules.push((id, name, limit, limit.saturating_sub(*taken)));
-        }
-        if leased.retry_at() > self.retry_at {
-            self.retry_at = leased.retry_at();
-            self.bound_by = leased.bound_by().map(|rule| rule.name.to_string());
-        }
-        self.durability = leased.is_held().then_some(durability);
-        self.is_replayed |= is_replayed;
+        let shared = part("", shared_id(&self.subject, &self.lease), &self.shared);
+        let own = part(self.subject.as_str(), self.lease.clone(), &self.own);
+        (shared.map(|lease| lease.asked_by(self.subject.as_str())), own)
     }
+}
+
+/// A lease to be kept for longer, or given back.
+#[derive(Clone, Debug)]
+struct Keep {
+    subject: Subject,
+    lease: String,
+    /// For how long, as long as it was taken for if that is absent; or it is given back.
+    ttl: Option<Option<Micros>>,
 }
 
 impl App {
@@ -102,35 +90,46 @@ impl App {
             return Err(Invalid::new("ttl", "must be longer than nothing").into());
         }
         let facts = Facts { subject: ask.subject.as_str(), action: ask.action.as_str(), cost: 1, attributes: &ask.attributes };
-        let matched = self.matched(caller, &facts).await;
-        few_enough(&matched.rules)?;
-        let of = |scope: Counter| matched.rules.iter().filter(|rule| rule.is_lease() && rule.scope == scope).cloned().collect::<Rules>();
-        let (own, shared) = (of(Counter::Subject), of(Counter::Global));
-        let mut answer = LeaseAnswer::new(&lease, self.now());
-        if let Some(banned) = matched.rules.iter().find(|rule| rule.mode == Mode::Block) {
-            return Ok(LeaseAnswer { is_held: false, bound_by: Some(banned.name.to_string()), ..answer });
-        }
-        let ttl = ask.ttl.unwrap_or(Micros::MAX);
-        let shared_id = shared_id(&ask.subject, &lease);
-        let (home, partitions) = (ask.subject.as_str(), self.engine.partitions());
-        // The kept answer is looked up before anything that all share is touched.
-        if !shared.is_empty() && !own.is_empty() && self.kept_lease(caller, home, once, &mut answer).await? {
+        let Matched { rules, is_degraded } = self.matched(caller, &facts).await;
+        few_enough(&rules)?;
+        if let Some(banned) = rules.iter().find(|rule| rule.mode == Mode::Block) {
+            self.metrics.decided(banned.name.as_str(), label(banned), Decision::Refused);
+            let bound_by = Some(banned.name.to_string());
+            let answer = LeaseAnswer { is_held: false, bound_by, is_degraded, ..LeaseAnswer::new(&lease, self.now()) };
+            self.count_lease(caller, &ask.subject, &answer);
             return Ok(answer);
         }
-        // Both parts end at once, or renewing would revive one of them alone.
-        let longest = Lease::longest(&own).min(Lease::longest(&shared));
-        let mut was_held = false;
-        if !shared.is_empty() {
-            let place = partitions.place(&caller.space, "");
-            let first = Lease::acquire(place, "", shared_id.clone(), ttl, Rules::clone(&shared)).at_most(longest).asked_by(home);
-            was_held = self.leased(&first, once.filter(|_| own.is_empty()), &mut answer).await?;
+        let of = |scope: Counter| rules.iter().filter(|rule| rule.is_lease() && rule.scope == scope).cloned().collect::<Rules>();
+        let (own, shared) = (of(Counter::Subject), of(Counter::Global));
+        let wanted = Wanted { subject: ask.subject.clone(), lease, ttl: ask.ttl.unwrap_or(Micros::MAX), own, shared };
+        let answer = match self.acquire_both(caller, &wanted, once).await {
+            Ok(answer) => LeaseAnswer { is_degraded, ..answer },
+            Err(Fault::Engine(fault)) => self.acquire_away(caller, &wanted, fault)?,
+            Err(fault) => return Err(fault.into()),
+        };
+        self.count_lease(caller, &ask.subject, &answer);
+        Ok(answer)
+    }
+
+    async fn acquire_both(&self, caller: &Caller, wanted: &Wanted, once: Option<&Once>) -> Result<LeaseAnswer, Fault> {
+        let mut answer = LeaseAnswer::new(&wanted.lease, self.now());
+        let partitions = self.engine.partitions();
+        let (shared, own) = wanted.parts(&partitions, &caller.space);
+        // The kept answer is looked up before anything that all share is touched.
+        if shared.is_some() && own.is_some() && self.kept_lease(caller, &wanted.subject, once, &mut answer).await? {
+            return Ok(answer);
         }
-        if answer.is_held && !own.is_empty() {
-            let second = Lease::acquire(partitions.place(&caller.space, home), home, lease, ttl, own).at_most(longest);
-            let ran = self.leased(&second, once, &mut answer).await;
+        let mut was_held = false;
+        if let Some(shared) = &shared {
+            was_held = self.leased(shared, once.filter(|_| own.is_none()), &mut answer).await?;
+        }
+        if let Some(own) = own.filter(|_| answer.is_held) {
+            let ran = self.leased(&own, once, &mut answer).await;
             // Only what this call took is given back.
-            if !shared.is_empty() && !was_held && (ran.is_err() || !answer.is_held) {
-                self.release_at_last(Lease::release(partitions.place(&caller.space, ""), "", shared_id), longest.min(ttl)).await;
+            if shared.is_some() && !was_held && (ran.is_err() || !answer.is_held) {
+                let id = shared_id(&wanted.subject, &wanted.lease);
+                let release = Lease::release(partitions.place(&caller.space, ""), "", id);
+                self.release_at_last(release, wanted.longest().min(wanted.ttl)).await;
             }
             ran?;
         }
@@ -157,10 +156,11 @@ impl App {
 
     /// Whether an answer is kept for this key, which is then the answer. To give back what nobody has
     /// changes nothing.
-    async fn kept_lease(&self, caller: &Caller, home: &str, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<bool, Problem> {
+    async fn kept_lease(&self, caller: &Caller, subject: &Subject, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<bool, Fault> {
         if once.is_none() {
             return Ok(false);
         }
+        let home = subject.as_str();
         let place = self.engine.partitions().place(&caller.space, home);
         let mut kept = LeaseAnswer::new(&answer.lease, self.now());
         self.leased(&Lease::release(place, home, NOBODYS.to_owned()), once, &mut kept).await?;
@@ -182,49 +182,77 @@ impl App {
         caller.need(Scope::LimitCheck)?;
         Lease::check_id(lease)?;
         // Both parts are kept, or given back.
-        let (app, caller, subject, lease, once) = (self.clone(), caller.clone(), subject.clone(), lease.to_owned(), once.cloned());
-        to_the_end(async move { app.keep_both(&caller, &subject, &lease, keep, once.as_ref()).await }).await
+        let keep = Keep { subject: subject.clone(), lease: lease.to_owned(), ttl: keep };
+        let (app, caller, once) = (self.clone(), caller.clone(), once.cloned());
+        to_the_end(async move { app.keep_both(&caller, &keep, once.as_ref()).await }).await
     }
 
-    async fn keep_both(
-        &self,
-        caller: &Caller,
-        subject: &Subject,
-        lease: &str,
-        keep: Option<Option<Micros>>,
-        once: Option<&Once>,
-    ) -> Result<LeaseAnswer, Problem> {
+    async fn keep_both(&self, caller: &Caller, keep: &Keep, once: Option<&Once>) -> Result<LeaseAnswer, Problem> {
+        let Keep { subject, lease, ttl } = keep;
         let mut answer = LeaseAnswer { is_held: false, ..LeaseAnswer::new(lease, self.now()) };
-        if self.kept_lease(caller, subject.as_str(), once, &mut answer).await? {
-            return Ok(answer);
+        match self.kept_lease(caller, subject, once, &mut answer).await {
+            Ok(false) => {}
+            Ok(true) => return Ok(answer),
+            // It is asked for below, too.
+            Err(Fault::Engine(fault)) if is_away(&fault) => {}
+            Err(fault) => return Err(fault.into()),
         }
+        let (mut lost, mut last_fault) = (Vec::new(), None);
         // Most leases have no part that all subjects share, and some have no other.
-        for (home, id) in [("", shared_id(subject, lease)), (subject.as_str(), lease.to_owned())] {
+        let homes = [("", Counter::Global, shared_id(subject, lease)), (subject.as_str(), Counter::Subject, lease.clone())];
+        for (home, counter, id) in homes {
             let place = self.engine.partitions().place(&caller.space, home);
-            let op = match keep {
-                Some(ttl) => Lease::renew(place, home, id, ttl),
-                None => Lease::release(place, home, id),
+            let op = match ttl {
+                Some(ttl) => Lease::renew(place, home, id.clone(), *ttl),
+                None => Lease::release(place, home, id.clone()),
             };
+            let op = op.asked_by(subject.as_str());
             let mut part = LeaseAnswer::new(lease, self.now());
-            self.leased(&op.asked_by(subject.as_str()), once, &mut part).await?;
+            match self.leased(&op, once, &mut part).await {
+                Ok(_) => {}
+                Err(Fault::Engine(fault)) if is_away(&fault) => {
+                    let known = self.local.keep(&op, home, &id, self.now());
+                    lost.push(Lost { counter, is_known: known.is_some() });
+                    last_fault = Some(fault);
+                    match known {
+                        Some(leased) => part.add(&leased, None, false),
+                        None => part.is_held = false,
+                    }
+                }
+                Err(fault) => return Err(fault.into()),
+            }
             if part.is_held {
                 let until = answer.until.map_or(part.until, |until| part.until.map(|other| other.min(until)));
                 answer = LeaseAnswer { until, is_replayed: part.is_replayed || answer.is_replayed, ..part };
             }
         }
-        Ok(answer)
+        match last_fault {
+            Some(fault) => self.keep_away(caller, keep, &lost, fault, answer).await,
+            None => Ok(answer),
+        }
     }
 
     /// Whether it had been held before.
-    async fn leased(&self, op: &Lease, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<bool, Problem> {
-        let ran = self.engine.run(op, once).await?;
+    async fn leased(&self, op: &Lease, once: Option<&Once>, answer: &mut LeaseAnswer) -> Result<bool, Fault> {
+        let ran = self.engine.run(op, once).await.map_err(Fault::Engine)?;
+        self.local.forget(op.place());
         let (leased, is_replayed) = match ran.outcome {
             Outcome::Done(leased) => (leased, false),
             Outcome::Replayed(leased) => (leased, true),
-            Outcome::Conflict => return Err(conflict()),
+            Outcome::Conflict => return Err(Fault::Conflict),
         };
-        answer.add(&leased, ran.durability, is_replayed);
+        answer.add(&leased, Some(ran.durability), is_replayed);
         Ok(leased.was_held)
+    }
+
+    fn count_lease(&self, caller: &Caller, subject: &Subject, answer: &LeaseAnswer) {
+        self.metrics.checked(answer.is_held);
+        for LeaseSaid { name, counted: (label, decision), .. } in &answer.rules {
+            self.metrics.decided(name, label, *decision);
+        }
+        if !answer.is_held {
+            self.top.add(&caller.space, subject.as_str());
+        }
     }
 }
 
@@ -232,6 +260,6 @@ impl App {
 const NOBODYS: &str = "\n";
 
 /// Where all subjects share the rules, ids are told apart by their subject.
-fn shared_id(subject: &Subject, lease: &str) -> String {
+pub(super) fn shared_id(subject: &Subject, lease: &str) -> String {
     format!("{subject}\n{lease}")
 }

@@ -82,10 +82,9 @@ impl App {
                 checked.is_degraded = is_degraded;
                 checked
             }
-            Err(Fault::Conflict) => return Err(conflict()),
-            Err(Fault::TooMany) => return Err(too_many()),
             // Where the rules say to answer all the same, nothing is noted down, and nothing is to be settled.
             Err(Fault::Engine(fault)) => self.without_store(caller, ask, &split.own, &split.shared, fault)?,
+            Err(fault) => return Err(fault.into()),
         };
         self.count(caller, ask, &checked);
         let reservation = checked.reserved_at.map(|at| (booking.id.to_string(), at.plus(ttl)));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::durability;
-use crate::app::{Caller, LeaseAnswer, LeaseAsk};
+use crate::app::{Caller, LeaseAnswer, LeaseAsk, LeaseSaid};
 use crate::code::Problem;
 use crate::http::Shell;
 use crate::http::problem::Document;
@@ -73,6 +73,9 @@ pub(crate) struct LeaseDocument<'a> {
     #[serde(serialize_with = "durability")]
     #[schema(value_type = Option<String>)]
     durability: Option<Durability>,
+    /// Answered without all that should have been asked: the subject's own rules could not be read, or
+    /// the store could not be reached and the rules say to answer all the same.
+    degraded: bool,
     /// The same answer was given before, for the same idempotency key.
     replayed: bool,
 }
@@ -90,8 +93,7 @@ pub(crate) struct LeaseRule<'a> {
 
 impl<'a> LeaseDocument<'a> {
     fn new(answer: &'a LeaseAnswer) -> LeaseDocument<'a> {
-        let rule =
-            |(id, name, limit, remaining): &'a (String, String, u64, u64)| LeaseRule { id, name, limit: *limit, remaining: *remaining };
+        let rule = |said: &'a LeaseSaid| LeaseRule { id: &said.id, name: &said.name, limit: said.limit, remaining: said.left };
         LeaseDocument {
             allowed: answer.is_held,
             lease: &answer.lease,
@@ -101,6 +103,7 @@ impl<'a> LeaseDocument<'a> {
             retry_at: answer.retry_at.map(Time),
             now: Time::passed(answer.now),
             durability: answer.durability,
+            degraded: answer.is_degraded,
             replayed: answer.is_replayed,
         }
     }
