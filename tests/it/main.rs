@@ -11,6 +11,7 @@ mod example;
 mod http;
 mod iduna;
 mod leases;
+mod log;
 mod nginx;
 mod outage;
 mod pick;

@@ -173,7 +173,7 @@ fn definitions() -> Vec<Row> {
         rule(r#""per":"day@Middle/Earth""#).gives(400, "invalid_field", "per"),
         rule(r#""per":"day@""#).gives(400, "invalid_field", "per"),
         rule(r#""per":"decade@UTC""#).gives(400, "invalid_field", "per"),
-        rule(r#""algorithm":"sliding_log","limit":1001"#).gives(400, "invalid_field", "limit"),
+        rule(r#""algorithm":"sliding_log","limit":10001"#).gives(400, "invalid_field", "limit"),
         rule(r#""algorithm":"concurrency","limit":1001"#).gives(400, "invalid_field", "limit"),
         rule(r#""algorithm":"concurrency","mode":"shadow""#).gives(400, "invalid_field", "mode"),
         rule(r#""algorithm":7"#).gives(400, "invalid_field", "algorithm"),
@@ -277,7 +277,7 @@ async fn a_rule_that_cannot_be_is_told_what_would_help() -> Result<()> {
     };
     for (body, field, told) in [
         (json!({"limit": 0}), "limit", "mode: block"),
-        (json!({"limit": 1_001, "algorithm": "sliding_log"}), "limit", "sliding_window"),
+        (json!({"limit": 10_001, "algorithm": "sliding_log"}), "limit", "sliding_window"),
         (json!({"when": "cost >"}), "when", "line 1, column "),
         (json!({"when": "cost > 1 &&\n  ) "}), "when", "line 2, column "),
         (json!({"when": "moon == 1"}), "when", "moon"),
@@ -321,7 +321,7 @@ async fn what_is_just_within_the_bounds_is_accepted() -> Result<()> {
     let answers = admin.post("/v1/limit/batch", &json!({"checks": checks})).await?.expect(200)?;
     assert_eq!(answers["answers"].as_array().map(Vec::len), Some(1_000));
     for rule in [json!({"action": "tasks/*"}), json!({"action": "glob", "subject": "vip:*"}), json!({"action": "*", "subject": "*"})] {
-        let mut body = super::site::rule("", 1_000, "1us");
+        let mut body = super::site::rule("", 10_000, "1us");
         body["algorithm"] = json!("sliding_log");
         body.as_object_mut().into_iter().zip(rule.as_object()).for_each(|(body, rule)| body.extend(rule.clone()));
         admin.post("/v1/rules", &body).await?.expect(201)?;

@@ -177,10 +177,11 @@ impl std::str::FromStr for Algorithm {
     }
 }
 
-/// The largest limit of a sliding log: every charge is kept, read and written with each check.
-pub const LOG_MAX: u64 = 1_000;
+/// The largest limit of a sliding log: every charge is kept, read and written with each check, which takes Redis about a
+/// millisecond where it is as long as this.
+pub const LOG_MAX: u64 = 10_000;
 
-/// The most leases at once under one rule, for the same reason.
+/// The most leases at once under one rule: all of a subject's are read and written with each.
 pub const LEASES_MAX: u64 = 1_000;
 
 impl Rule {
