@@ -6,6 +6,9 @@
 -- What is there, what is to be written (tag, record, and so on), and what is shown. Used again by every operation.
 local stored, writes, shown = {}, {}, {}
 
+-- Stands behind every reply, where what is written has the end of its records: so that this is not copied for the reply.
+local NOTHING = '\0\0\0\0\0\0\0\0'
+
 -- What was given is about another time.
 local function ask_again()
   return 'T' .. pack_ints('<I8', now)

@@ -10,8 +10,6 @@ local given_at, act, cost, rules, count
 -- begin, also as SETRANGE counts, and how long that string is.
 local contents, first_at, offset, own_size
 
-local NOTHING = '\0\0\0\0\0\0\0\0'
-
 -- Keeps a reply that ends with what says nothing.
 local function keep_heads(keep, reply)
   keep('a' .. pack_ints('<I8', now) .. sub(reply, 1, -END_SIZE - 1))

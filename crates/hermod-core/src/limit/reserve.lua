@@ -3,8 +3,7 @@
 --         hm:{space/pp}:reserve:<subject>  STRING  reservations (limit/reservations.lua)
 -- ARGV    <c16I8I8 number, cost, ttl> <Bc0 of every rule its flags> <I2c0 parts that were charged elsewhere>
 --         <I8 until when an expiry gives those back>; shared: the rules (limit/meter.lua)
--- REPLY   that of limit/charge.lua | 'f' <I8 now>: too many are open; nothing was changed. What is kept for an
---         idempotency key is 'a' <I8 now> and the former
+-- REPLY   that of limit/check.lua, and what is kept of it | 'f' <I8 now>: too many are open; nothing was changed
 define('limit_reserve', function(first_key, at, shared, keep)
   local number, cost, ttl, flags, parts, refunds = unpack_ints('<c16I8I8Bc0I2c0I8', given, at)
   local key, reserve_key, rules = KEYS[first_key], KEYS[first_key + 1], known[shared]
@@ -13,7 +12,7 @@ define('limit_reserve', function(first_key, at, shared, keep)
   local all, before = nil, 0
   if #rules > 0 then all, before = records_of(key) end
   local reply, last, latest = test(CHECK, cost, rules, key, all, before)
-  if not last then return reply end
+  if not last then return reply .. NOTHING end
 
   local own, charged = {}, 1
   for i = 1, #rules do
@@ -35,5 +34,5 @@ define('limit_reserve', function(first_key, at, shared, keep)
   write(key, all, before, writes, last, latest)
   write_reservations(reserve_key, list)
   if keep then keep('a' .. pack_ints('<I8', now) .. reply) end
-  return reply
+  return reply .. NOTHING
 end, { begin = read_rules })
