@@ -1,12 +1,16 @@
 //! Everything that is kept on Redis goes away by itself when it means nothing any more.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, bail, ensure};
 use hermod_core::Micros;
 use hermod_core::limit::Meter;
 use hermod_core::limit::meter::Bucket;
 use hermod_tests::server::Redis;
+use serde_json::{Value, json};
 
 use super::charger::Charger;
+use super::served::Served;
 
 /// A key is kept this much longer than it means something, in milliseconds: put off seldom, by more than it must be.
 const SLACK_MS: std::ops::RangeInclusive<i64> = 9_000..=20_500;
@@ -26,30 +30,174 @@ async fn no_key_without_expiry() -> Result<()> {
             charger.charge_once(&subject, Some(&key)).await?;
         }
     }
+    let kept = all_kept(&redis)?;
+    kept.iter().try_for_each(|kept| kept.ensure_ends_with(SLACK_MS))?;
+    ensure!(kept.len() > 80, "only {} keys were there long enough to be looked at", kept.len());
+    ensure!(redis.ask::<i64>(&["PTTL", hermod_core::key::META])? == -1, "what the data was created with must stay");
+    Ok(())
+}
+
+/// A key that is kept for some time.
+#[derive(Debug)]
+#[expect(dead_code, reason = "what it holds is shown where something is wrong")]
+struct Kept {
+    key: String,
+    /// What it holds, as far as anything in it means something the longest.
+    text: String,
+    ttl_ms: i64,
+    /// How much longer it is kept than it means something.
+    slack_ms: i64,
+}
+
+impl Kept {
+    /// What is behind the partition in its name, as `limit`.
+    fn kind(&self) -> &str {
+        self.key.split_once("}:").and_then(|(_, rest)| rest.split(':').next()).unwrap_or_default()
+    }
+
+    fn ensure_ends_with(&self, slack_ms: impl std::ops::RangeBounds<i64>) -> Result<()> {
+        ensure!(self.ttl_ms > 0, "it stays for ever: {self:?}");
+        ensure!(slack_ms.contains(&self.slack_ms), "it is kept for too long, or not for long enough: {self:?}");
+        Ok(())
+    }
+}
+
+/// All keys but the one that stays. What stands beside a string counts with it, as both end together.
+fn all_kept(redis: &Redis) -> Result<Vec<Kept>> {
     let keys: Vec<String> = redis.ask(&["KEYS", "*"])?;
-    ensure!(keys.len() > 100, "only {} keys", keys.len());
     ensure!(keys.iter().all(|key| key.starts_with("hm:")), "{keys:?}");
     let mut connection = redis.connection()?;
-    let mut seen = 0;
-    for key in keys.iter().filter(|key| *key != hermod_core::key::META) {
+    let mut kept = Vec::new();
+    for key in keys.into_iter().filter(|key| key != hermod_core::key::META) {
+        // Only a counter's key has something beside it.
+        let here = key.replacen("}:more:", "}:limit:", 1);
+        let beside = if here.contains("}:limit:") { hermod_core::key::more(&here) } else { "nothing".to_owned() };
         let mut asked = redis::pipe();
-        let is_counter = key.contains(":limit:");
-        asked.atomic().cmd("PTTL").arg(key).cmd("GET").arg(key).cmd("TIME");
-        let (ttl_ms, value, (s, us)): (i64, Option<Vec<u8>>, (i64, i64)) = asked.query(&mut connection)?;
+        asked.atomic().cmd("PTTL").arg(&key).cmd("GET").arg(&here).cmd("HGETALL").arg(&beside).cmd("TIME");
+        let answer: (i64, Option<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>)>, (i64, i64)) = asked.query(&mut connection)?;
+        let (ttl_ms, value, fields, (s, us)) = answer;
+        let mut texts: Vec<_> = value.iter().flat_map(|value| hermod_core::key::shown_string(&here, value)).collect();
+        texts.extend(fields.iter().flat_map(|(field, value)| hermod_core::key::shown(&beside, field, value, false)));
+        let ends = texts.into_iter().map(|(_, text)| Ok((end_of(&key, &text)?, text))).collect::<Result<Vec<_>>>()?;
         // The quick ones may be gone by now.
-        let Some(value) = value else { continue };
-        let shown = hermod_core::key::shown_string(key, &value);
-        let [(_, value)] = shown.as_slice() else { bail!("{key} holds {shown:?}") };
-        ensure!(ttl_ms > 0, "{key} = {value} stays for ever ({ttl_ms})");
-        // A bucket ends with the time from which it means nothing, a kept answer begins with it.
-        let until = if is_counter { value.split(' ').next_back() } else { value.split(' ').next() };
-        let until: i64 = until.context("a value has words")?.parse()?;
-        let slack = ttl_ms - (until - s * 1_000_000 - us) / 1_000;
-        ensure!(SLACK_MS.contains(&slack), "{key} = {value} is kept for {slack} ms too long");
-        seen += 1;
+        let Some((until, text)) = ends.into_iter().max() else { continue };
+        let slack_ms = ttl_ms - (until - s * 1_000_000 - us) / 1_000;
+        kept.push(Kept { key, text, ttl_ms, slack_ms });
     }
-    ensure!(seen > 80, "only {seen} keys were there long enough to be looked at");
-    ensure!(redis.ask::<i64>(&["PTTL", hermod_core::key::META])? == -1, "what the data was created with must stay");
+    Ok(kept)
+}
+
+/// From when on what is shown so means nothing.
+fn end_of(key: &str, text: &str) -> Result<i64> {
+    let word = |text: &str, nth: usize| -> Result<i64> {
+        let word = text.split(' ').nth(nth).with_context(|| format!("{key} = {text} has too few words"))?;
+        word.parse().with_context(|| format!("{word} in {key} = {text}"))
+    };
+    // Of several the one that ends last.
+    let latest = |nth: usize| -> Result<i64> {
+        let ends = text.split(", ").map(|one| word(one, nth)).collect::<Result<Vec<_>>>()?;
+        ends.into_iter().max().context("there is one")
+    };
+    match key.split_once("}:").map_or("", |(_, rest)| rest).split(':').next() {
+        Some("limit" | "more") => word(text, 4),
+        Some("once") => word(text, 0),
+        Some("lease") => latest(2),
+        // A reservation is remembered for an hour after it has expired.
+        Some("reserve") => Ok(latest(3)? + 3_600_000_000),
+        other => bail!("{other:?} is no kind: {key} = {text}"),
+    }
+}
+
+/// A rule of each kind, alone on an action that is called so, and all together.
+async fn every_kind(served: &Served) -> Result<Vec<String>> {
+    let kinds = [
+        ("bucket", json!({"algorithm": "token_bucket"})),
+        ("queue", json!({"algorithm": "leaky_bucket", "queue": 3})),
+        ("ring", json!({"per": "3s"})),
+        ("log", json!({"algorithm": "sliding_log"})),
+        ("fixed", json!({"algorithm": "fixed_window"})),
+        ("calendar", json!({"per": "day@Europe/Berlin"})),
+        ("approximate", json!({"approximate": true})),
+        ("all-share", json!({"algorithm": "sliding_log", "scope": "global"})),
+    ];
+    for (kind, fields) in &kinds {
+        for (action, limit) in [(*kind, 5), ("all", 15)] {
+            let mut rule = json!({"name": kind, "action": action, "limit": limit, "per": "1h"});
+            rule.as_object_mut().into_iter().zip(fields.as_object()).for_each(|(rule, fields)| rule.extend(fields.clone()));
+            served.put_rule(&format!("{kind}-{action}"), &rule).await?;
+        }
+        let lease = json!({"name": "leases", "action": kind, "limit": 2, "per": "2h", "algorithm": "concurrency"});
+        served.put_rule(&format!("{kind}-leases"), &lease).await?;
+    }
+    let all = json!({"name": "all-leases", "action": "all", "limit": 2, "per": "30s", "algorithm": "concurrency", "scope": "global"});
+    served.put_rule("all-leases", &all).await?;
+    Ok(kinds.iter().map(|(kind, _)| (*kind).to_owned()).chain(["all".to_owned()]).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_of_any_kind_without_expiry() -> Result<()> {
+    let redis = Redis::start()?;
+    let url = redis.url();
+    let served = Served::start(|config| config.store = url).await?;
+    let actions = every_kind(&served).await?;
+    let limit = async |verb: &str, body: Value, key: Option<&str>| -> Result<Value> {
+        let told = served.post_once(&format!("/v1/limit/{verb}"), &body, key).await?;
+        ensure!(told.status == 200, "{verb} {body}: {told:?}");
+        told.json()
+    };
+    for action in &actions {
+        let ask = |subject: &str, more: Value| {
+            let mut ask = json!({"subject": format!("{subject}-{action}"), "action": action});
+            ask.as_object_mut().into_iter().zip(more.as_object()).for_each(|(ask, more)| ask.extend(more.clone()));
+            ask
+        };
+        // Some are refused, some replayed.
+        for n in 0..12 {
+            limit("check", ask("bot", json!({})), (n % 4 == 0).then_some("k")).await?;
+        }
+        limit("check", ask("bot", json!({"force": true, "cost": 2})), None).await?;
+        limit("check", ask("new", json!({"peek": true})), None).await?;
+        limit("check", ask("new", json!({"cost": 1_000})), None).await?;
+        for (n, ttl) in ["10s", "20m"].iter().enumerate() {
+            limit("reserve", ask("agent", json!({"cost": 1, "ttl": ttl})), Some(&format!("r{n}"))).await?;
+        }
+        for (n, ttl) in ["10s", "40m", "1h"].iter().enumerate() {
+            limit("acquire", ask("agent", json!({"lease": format!("l{n}"), "ttl": ttl})), Some(&format!("l{n}"))).await?;
+        }
+        // What gives back: what is left means something for a shorter time than before.
+        limit("check", ask("back", json!({"cost": 3})), None).await?;
+        limit("refund", ask("back", json!({"cost": 2})), Some("refund")).await?;
+        for (verb, more) in [("commit", json!({"actual": 0})), ("cancel", json!({}))] {
+            let reserved = limit("reserve", ask("back", json!({"cost": 1})), None).await?;
+            let mut body = json!({"reservation": reserved["reservation"]});
+            body.as_object_mut().into_iter().zip(more.as_object()).for_each(|(body, more)| body.extend(more.clone()));
+            if !body["reservation"].is_null() {
+                limit(verb, body, Some(verb)).await?;
+            }
+        }
+        for lease in ["kept", "left"] {
+            limit("acquire", ask("back", json!({"lease": lease, "ttl": "1h"})), None).await?;
+        }
+        let of = |lease: &str| json!({"subject": format!("back-{action}"), "lease": lease});
+        limit("release", of("left"), Some("release")).await?;
+        let mut shorter = of("kept");
+        shorter["ttl"] = json!("5s");
+        limit("renew", shorter, Some("renew")).await?;
+        limit("check", ask("gone", json!({})), None).await?;
+        limit("reset", ask("gone", json!({})), Some("reset")).await?;
+    }
+    let mut seen = BTreeMap::new();
+    for kept in all_kept(&redis)? {
+        // What all share is given back, too.
+        let gives_back = kept.key.contains("back-") || kept.key.ends_with(':');
+        let slack_ms = if gives_back && matches!(kept.kind(), "limit" | "more") { 9_000..=90_000_000 } else { SLACK_MS };
+        kept.ensure_ends_with(slack_ms)?;
+        *seen.entry(kept.kind().to_owned()).or_insert(0) += 1;
+    }
+    for kind in ["limit", "more", "lease", "reserve", "once"] {
+        ensure!(seen.get(kind).is_some_and(|count| *count > 0), "no key is about {kind}: {seen:?}");
+    }
+    served.shutdown().await;
     Ok(())
 }
 

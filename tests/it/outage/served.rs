@@ -61,8 +61,13 @@ impl Served {
 
     /// The same, at most once for each idempotency key.
     pub(crate) async fn check_once(&self, subject: &str, action: &str, key: &str) -> Result<Told> {
-        let body = json!({"subject": subject, "action": action});
-        self.send(self.http.post(self.url("/v1/limit/check")).header("Idempotency-Key", key).json(&body)).await
+        self.post_once("/v1/limit/check", &json!({"subject": subject, "action": action}), Some(key)).await
+    }
+
+    /// With an idempotency key, if there is one.
+    pub(crate) async fn post_once(&self, path: &str, body: &Value, key: Option<&str>) -> Result<Told> {
+        let request = self.http.post(self.url(path)).json(body);
+        self.send(key.into_iter().fold(request, |request, key| request.header("Idempotency-Key", key))).await
     }
 
     /// How many of `burst` tokens are used. Asks for more than there can ever be, which is refused and changes nothing.
