@@ -61,6 +61,23 @@ async fn a_flood_of_refused_checks_does_not_reach_the_store() -> Result<()> {
     Ok(())
 }
 
+/// Checks of one request go to the store together, and each is answered for itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_of_independent_checks_makes_few_calls_of_the_store() -> Result<()> {
+    let (served, redis) = served().await?;
+    served.put_rule("r", &json!({"action": "post", "limit": 1, "per": "1day"})).await?;
+    ensure!(served.check("bot-7", "post").await?.is_allowed());
+    let before = scripts_run(&redis)?;
+    let checks: Vec<_> = (0..500).map(|n| json!({"subject": format!("bot-{n}"), "action": "post"})).collect();
+    let told = served.post("/v1/limit/batch", &json!({"checks": checks})).await?.json()?;
+    let run = scripts_run(&redis)? - before;
+    let answers = told["answers"].as_array().context("answers")?;
+    let refused: Vec<_> = (0..).zip(answers).filter(|(_, answer)| answer["allowed"] != true).map(|(n, _)| n).collect();
+    assert_eq!((answers.len(), refused), (500, vec![7]));
+    ensure!((1..=50).contains(&run), "500 checks ran {run} scripts");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_frees_a_caller_is_seen_at_the_next_check() -> Result<()> {
     let (served, _redis) = served().await?;
