@@ -184,3 +184,87 @@ async fn retry_at_is_exact() -> Result<()> {
     }
     Ok(())
 }
+
+/// A history of one rule: what was admitted when.
+async fn admit(lane: EngineLane, seed: u64, rule: &Rule) -> Result<(EngineLane, Vec<(u64, u64)>)> {
+    let mut draws = Draws::new(seed);
+    let (most, period) = (rule.meter()?.most(), rule.per.usual().get());
+    let counter = Counter { lane, rules: vec![rule.clone()], subject: format!("admit-{seed}") };
+    let (mut now, mut retry_at, mut admitted) = (START.get(), None, Vec::new());
+    for _ in 0..STEPS {
+        let pause = random_pause(&mut draws, period);
+        now = match (draws.below(4), retry_at) {
+            (0, Some(at)) if at > now => at - 1,
+            (1, Some(at)) if at > now => at,
+            _ => now + pause,
+        };
+        // What takes centuries to drip back ends it early.
+        if now > Micros::MAX.get() / 2 {
+            break;
+        }
+        let cost = random_cost(&mut draws, most);
+        let checked = counter.ask(Act::Check, cost, now).await?;
+        retry_at = checked.retry_at().map(Micros::get);
+        if checked.verdict() == Verdict::Allowed {
+            admitted.push((now, cost));
+        }
+    }
+    Ok((counter.lane, admitted))
+}
+
+/// Within any span no more than what is there at once, and what drips back meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_admits_no_more_than_its_burst_and_what_drips_back() -> Result<()> {
+    let mut lane = EngineLane::open(Store::Embedded).await?;
+    let (mut spans, mut tight) = (0_u64, 0_u64);
+    for seed in 0..HISTORIES {
+        let algorithm = if seed % 3 == 0 { Algorithm::LeakyBucket } else { Algorithm::TokenBucket };
+        let rule = random_rule(&mut Draws::new(seed), algorithm, &format!("r{seed}"))?;
+        let meter = rule.meter()?;
+        let admitted;
+        (lane, admitted) = admit(lane, seed, &rule).await?;
+        let [limit, burst, period] = [meter.limit(), meter.most(), rule.per.usual().get()].map(u128::from);
+        // Where numbers are large, time is counted in milliseconds, and the one that has begun is given.
+        let (_, [_, _, _, tick, _]) = meter.given(START);
+        for (first, (from, _)) in admitted.iter().enumerate() {
+            let mut sum = 0;
+            for (at, cost) in &admitted[first..] {
+                sum += u128::from(*cost);
+                let most = burst * period + limit * u128::from(at - from + tick - 1);
+                ensure!(sum * period <= most, "seed {seed}: {sum} were admitted from {from} to {at}: {rule:?}");
+                spans += 1;
+                tight += u64::from((sum + 1) * period > most);
+            }
+        }
+    }
+    println!("{spans} spans, {tight} of them used up");
+    ensure!(spans > HISTORIES * STEPS && tight > HISTORIES, "{spans} spans, {tight} of them used up");
+    Ok(())
+}
+
+/// Between two turns no more than the limit; around one, in no longer than a period, twice that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fixed_window_admits_no_more_than_twice_its_limit_around_a_turn() -> Result<()> {
+    let mut lane = EngineLane::open(Store::Embedded).await?;
+    let mut twice = 0;
+    for seed in 0..HISTORIES {
+        let mut rule = random_rule(&mut Draws::new(seed), Algorithm::FixedWindow, &format!("r{seed}"))?;
+        // Of the calendar's windows some are shorter than others.
+        if let hermod_core::limit::Per::Calendar(_) = rule.per {
+            rule.per = "1h".parse()?;
+        }
+        let (limit, period) = (rule.limit, rule.per.usual().get());
+        let admitted;
+        (lane, admitted) = admit(lane, seed, &rule).await?;
+        for (nth, (at, _)) in admitted.iter().enumerate() {
+            let so_far = &admitted[..=nth];
+            let in_window = sum_within(so_far, at % period + 1, *at);
+            ensure!(in_window <= limit, "seed {seed}: {in_window} were admitted in the window until {at}: {rule:?}");
+            let around = sum_within(so_far, period, *at);
+            ensure!(around <= 2 * limit, "seed {seed}: {around} were admitted within a period until {at}: {rule:?}");
+            twice += u64::from(around > limit);
+        }
+    }
+    ensure!(twice > HISTORIES, "only {twice} were admitted beyond the limit around a turn");
+    Ok(())
+}
