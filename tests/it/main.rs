@@ -19,6 +19,7 @@ mod property;
 mod queue;
 mod readme;
 mod realm;
+mod refused;
 mod relay_example;
 mod reservations;
 mod servers;
