@@ -10,6 +10,7 @@ mod echo;
 mod example;
 mod http;
 mod iduna;
+mod layer;
 mod leases;
 mod log;
 mod nginx;
