@@ -62,6 +62,8 @@ impl Kept {
     }
 }
 
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// All keys but the one that stays. What stands beside a string counts with it, as both end together.
 fn all_kept(redis: &Redis) -> Result<Vec<Kept>> {
     let keys: Vec<String> = redis.ask(&["KEYS", "*"])?;
@@ -74,8 +76,7 @@ fn all_kept(redis: &Redis) -> Result<Vec<Kept>> {
         let beside = if here.contains("}:limit:") { hermod_core::key::more(&here) } else { "nothing".to_owned() };
         let mut asked = redis::pipe();
         asked.atomic().cmd("PTTL").arg(&key).cmd("GET").arg(&here).cmd("HGETALL").arg(&beside).cmd("TIME");
-        let answer: (i64, Option<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>)>, (i64, i64)) = asked.query(&mut connection)?;
-        let (ttl_ms, value, fields, (s, us)) = answer;
+        let (ttl_ms, value, fields, (s, us)): (i64, Option<Vec<u8>>, Fields, (i64, i64)) = asked.query(&mut connection)?;
         let mut texts: Vec<_> = value.iter().flat_map(|value| hermod_core::key::shown_string(&here, value)).collect();
         texts.extend(fields.iter().flat_map(|(field, value)| hermod_core::key::shown(&beside, field, value, false)));
         let ends = texts.into_iter().map(|(_, text)| Ok((end_of(&key, &text)?, text))).collect::<Result<Vec<_>>>()?;
