@@ -2,6 +2,7 @@
 
 mod ajo;
 mod attacked;
+mod audit;
 mod catalog;
 mod differential;
 mod parts;

@@ -78,7 +78,7 @@ const TEXT: &str = library! {
         "queue/push" "queue/claim" "queue/settle" "queue/edit" "queue/list" "queue/stats" "queue/worker" "queue/recipient"
         "queue/workers" "queue/reply" "queue/forget"
     }
-    [] { "realm/apply" "realm/ledger" "realm/board" "realm/due" }
+    [] { "realm/apply" "realm/ledger" "realm/board" "realm/due" "realm/survey" }
     [] { "event/read" }
 };
 
@@ -116,6 +116,7 @@ pub const SCRIPTS: &[Script] = &[
     crate::realm::ReadLedger::SCRIPT,
     crate::realm::ReadBoard::SCRIPT,
     crate::realm::ReadDue::SCRIPT,
+    crate::realm::Survey::SCRIPT,
 ];
 
 #[cfg(test)]

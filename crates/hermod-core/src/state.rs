@@ -6,6 +6,7 @@
 //! *deferred* (the slot is marked, and a flush writes whatever it holds by then).
 
 pub mod board;
+mod cells;
 mod chunks;
 mod counter;
 pub mod events;

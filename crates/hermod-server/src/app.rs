@@ -44,7 +44,8 @@ pub(crate) use queue::{GRACE, WAIT_MAX, is_run};
 use queue::{Replies, Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use realm::{
-    AccountAnswer, Audit, CommitAnswer, EnactAsk, LedgerFrom, MarkAnswer, Odds, Outlook, RealmAnswer, SimulateAsk, Spread, SupplyAnswer,
+    AccountAnswer, Audit, AuditFault, CommitAnswer, EnactAsk, LedgerFrom, MarkAnswer, Odds, Outlook, RealmAnswer, SimulateAsk, Spread,
+    SupplyAnswer,
 };
 pub(crate) use realm::{Agenda, odds};
 pub use rules::RuleDraft;

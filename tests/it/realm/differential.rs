@@ -11,7 +11,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use hermod_core::queue::delivery::Due;
 use hermod_core::realm::plan::{AMOUNT_MAX, Act, Lien, Marking, Plan, Posting, Then};
-use hermod_core::realm::{Account, Applied, Apply, Entry, ReadBoard, ReadDue, ReadLedger};
+use hermod_core::realm::survey::{Stand, Stood};
+use hermod_core::realm::{Account, Applied, Apply, Entry, Hold, ReadBoard, ReadDue, ReadLedger, Survey};
 use hermod_core::{Micros, Outcome, RealmId};
 use hermod_tests::history::{self, Draws};
 use hermod_tests::model::realm::Books;
@@ -181,6 +182,48 @@ async fn compare_views(history: &mut History, books: &Books) -> Result<()> {
     Ok(())
 }
 
+/// All accounts as they stand, by whatever order a store has them in, and some by their names.
+async fn compare_accounts(history: &History, books: &Books) -> Result<()> {
+    let realm = RealmId::new("ajo")?;
+    let place = |lane: &hermod_tests::EngineLane| lane.engine().partitions().place(lane.space(), "ajo");
+    let boards: Arc<[Arc<str>]> = ["ajo", "gear"].map(Arc::from).into();
+    let now = Micros::saturating(history.clock.now);
+    let expected = books.accounts(&boards);
+    let on_boards = [books.board("ajo", None, 0, 1).total, books.board("gear", None, 0, 1).total];
+    let names: Vec<Account> =
+        expected.iter().map(|stood| stood.account.clone()).chain([Account { asset: "herb".into(), owner: "?".into() }]).collect();
+    let nobody = Stood { account: names.last().context("one")?.clone(), says: Some(Stand::default()), row: None };
+    let by_name: Vec<Stood> = expected.iter().cloned().chain([nobody]).collect();
+    let page = |lane: &hermod_tests::EngineLane| Ok(Survey::page(place(lane), realm.clone(), Arc::clone(&boards), 0));
+    let these =
+        |lane: &hermod_tests::EngineLane| Ok(Survey::these(place(lane), realm.clone(), Arc::clone(&boards), names.clone(), vec![1, 2]));
+    for (is_page, found) in [(true, history.ask(None, page).await?), (false, history.ask(None, these).await?)] {
+        for (store, outcome) in found {
+            let Outcome::Done(mut found) = outcome else { anyhow::bail!("a survey is no replay") };
+            if is_page {
+                // There are few accounts, so one page has them all.
+                found.accounts.sort_by(|one, other| one.account.cmp(&other.account));
+            }
+            let accounts = if is_page { &expected } else { &by_name };
+            ensure!(found.accounts == *accounts, "{store:?} has {:?}, not {accounts:?}", found.accounts);
+            ensure!(
+                (found.next, found.last) == (0, u64::try_from(books.ledger.len())?) && found.on_boards == on_boards,
+                "on {store:?}: {found:?}"
+            );
+            let mut holds: Vec<u64> = expected.iter().flat_map(|stood| books.live(&stood.account, now.get())).collect();
+            holds.extend(if is_page { &[][..] } else { &[1, 2] });
+            holds.sort_unstable();
+            holds.dedup();
+            ensure!(found.holds.keys().copied().collect::<Vec<_>>() == holds, "{store:?} has {:?}, not {holds:?}", found.holds);
+            for (number, hold) in &found.holds {
+                let mark = books.mark(&Hold::mark(*number), now.get());
+                ensure!(*hold == mark.and_then(|mark| Hold::read(&mark, now)), "{store:?} has {hold:?} as {number}");
+            }
+        }
+    }
+    Ok(())
+}
+
 async fn run(seed: u64) -> Result<u64> {
     let mut history = History::open(seed).await?;
     let (mut books, mut holds, mut keyed, mut version) = (Books::default(), vec![0], Vec::new(), 1);
@@ -218,6 +261,7 @@ async fn run(seed: u64) -> Result<u64> {
         }
         if step % 10 == 9 {
             compare_views(&mut history, &books).await.with_context(|| format!("after step {step}"))?;
+            compare_accounts(&history, &books).await.with_context(|| format!("after step {step}"))?;
         }
         if step % 50 == 49 {
             history.compare_state().await.with_context(|| format!("after step {step}"))?;

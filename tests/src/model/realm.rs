@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hermod_core::queue::delivery::Due;
 use hermod_core::realm::apply::{Bound, Done, Seen, Which};
 use hermod_core::realm::plan::{AMOUNT_MAX, Act, Balance, LIENS_MAX, Mark, Plan, Posting, Then};
+use hermod_core::realm::survey::{Stand, Stood};
 use hermod_core::realm::{Account, Applied, Ranked};
 use hermod_core::{Micros, Outcome};
 
@@ -52,6 +53,22 @@ impl Books {
         let live: Vec<_> = row.liens.iter().filter(|(.., until)| *until > now).collect();
         let next = live.iter().map(|(.., until)| *until).min().unwrap_or(0);
         Balance { value: row.value, held: live.iter().map(|(_, qty, _)| qty).sum(), next: Micros::saturating(next) }
+    }
+
+    /// All accounts as they stand, and their rows on these boards.
+    pub fn accounts(&self, boards: &[Arc<str>]) -> Vec<Stood> {
+        let stood = |((asset, owner), row): (&(String, String), &Row)| {
+            let account = Account { asset: asset.as_str().into(), owner: owner.as_str().into() };
+            let has_row = boards.contains(&account.asset) && row.value > 0 && !account.is_own();
+            let liens = row.liens.iter().map(|(hold, qty, until)| (*hold, *qty, Micros::saturating(*until))).collect();
+            Stood { account, says: Some(Stand { value: row.value, since: row.since, liens }), row: has_row.then_some(row.value) }
+        };
+        self.rows.iter().map(stood).collect()
+    }
+
+    /// The holds that have something of an account.
+    pub fn live(&self, account: &Account, now: u64) -> Vec<u64> {
+        self.row(account).liens.iter().filter(|(.., until)| *until > now).map(|(hold, ..)| *hold).collect()
     }
 
     /// What a mark says.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use super::board::Board;
+use super::cells::Cells;
 use super::{Table, Value};
 use crate::id::RealmId;
 use crate::int::{INT_MAX, Micros};
@@ -32,7 +33,7 @@ pub(crate) struct Book {
     /// Of the realm that was applied last.
     version: u64,
     /// By `asset:owner`.
-    cells: HashMap<Box<[u8]>, Cell>,
+    cells: Cells,
     /// By asset, those that have one.
     boards: HashMap<String, Board>,
     /// The first is number 1.
@@ -113,7 +114,7 @@ impl Realms {
 
     /// An account.
     pub(crate) fn cell(&self, place: &Place, realm: &RealmId, account: &Account) -> Cell {
-        let cell = self.book(place, realm).and_then(|book| book.cells.get(&*account.spell()));
+        let cell = self.book(place, realm).and_then(|book| book.cells.get(&account.spell()));
         cell.cloned().unwrap_or_default()
     }
 
@@ -138,6 +139,11 @@ impl Realms {
         let ledger = self.book(place, realm).map(|book| book.ledger.as_slice()).unwrap_or_default();
         let entries = ledger.iter().enumerate().skip(usize::try_from(after).unwrap_or(usize::MAX));
         (number(ledger.len()), entries.map(|(at, entry)| (number(at) + 1, &**entry)))
+    }
+
+    /// Some accounts from a cursor on, as they stand, and the next cursor ([`Cells::page`]).
+    pub(crate) fn page(&self, place: &Place, realm: &RealmId, cursor: u64, limit: usize) -> (Vec<(&[u8], &Cell)>, u64) {
+        self.book(place, realm).map(|book| book.cells.page(cursor, limit)).unwrap_or_default()
     }
 
     /// The board of an asset.
@@ -177,7 +183,7 @@ impl Realms {
         let mut balances = Vec::with_capacity(plan.postings.len());
         for posting in &plan.postings {
             let spelled = posting.account.spell();
-            let old = book.cells.get(&*spelled).cloned().unwrap_or_default();
+            let old = book.cells.get(&spelled).cloned().unwrap_or_default();
             let mut cell = old.clone().without(&posting.drops, now);
             cell.value += posting.delta;
             balances.push((posting.account.clone(), cell.value));
@@ -199,7 +205,7 @@ impl Realms {
             };
             record::write(urgent, Family::Account, partition, &spell(&name, &spelled), (!is_gone).then_some(&write));
             let bytes = spelled.len() + size_of::<Cell>() + BESIDE;
-            let before = if is_gone { book.cells.remove(&*spelled) } else { book.cells.insert(spelled.into(), cell.clone()) };
+            let before = if is_gone { book.cells.remove(&spelled) } else { book.cells.insert(&spelled, cell.clone()) };
             self.bytes -= before.map_or(0, |before| bytes + 24 * before.liens.len());
             self.bytes += if is_gone { 0 } else { bytes + 24 * cell.liens.len() };
         }
@@ -246,7 +252,7 @@ impl Realms {
                 }
                 *book.ledger.get_mut(at).ok_or(Damaged)? = entry.into();
             }
-            (Family::Account, Some(value)) => drop(book.cells.insert(rest.into(), Cell::read(value).ok_or(Damaged)?)),
+            (Family::Account, Some(value)) => drop(book.cells.insert(rest, Cell::read(value).ok_or(Damaged)?)),
             (Family::Account, None) => drop(book.cells.remove(rest)),
             (Family::Due, Some(mut at)) => book.add_due(record::take_micros(&mut at).ok_or(Damaged)?, rest.into()),
             (Family::Due, None) => {
@@ -263,7 +269,7 @@ impl Realms {
     pub(super) fn loaded(&mut self) {
         self.bytes = 0;
         for book in self.realms.values_mut() {
-            for (name, cell) in &book.cells {
+            for (name, cell) in book.cells.iter() {
                 self.bytes += name.len() + size_of::<Cell>() + BESIDE + 24 * cell.liens.len();
                 if let Some(account) = Account::read(name).filter(|_| cell.board) {
                     book.boards.entry_ref(&*account.asset).or_default().change(&account.owner, (&Cell::default(), cell));
@@ -306,7 +312,7 @@ impl Realms {
             if book.version > 0 {
                 put(format!("{} v", base("cells")), key::hex(book.version.to_string().as_bytes()));
             }
-            for (account, cell) in &book.cells {
+            for (account, cell) in book.cells.iter() {
                 put(format!("{} {}", base("cells"), String::from_utf8_lossy(account)), key::hex(&cell.pack()));
             }
             for (at, entry) in book.ledger.iter().enumerate() {

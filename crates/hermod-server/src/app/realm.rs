@@ -4,6 +4,7 @@
 //! longer so is made anew: in the same step where the state is at hand, else from what the store tells.
 
 mod agenda;
+mod audit;
 mod known;
 mod odds;
 mod scheduled;
@@ -28,11 +29,12 @@ use super::{App, Caller};
 use crate::code::{Code, Problem, conflict};
 
 pub(crate) use agenda::Agenda;
+pub use audit::{Audit, AuditFault};
 use known::Known;
 pub use odds::Odds;
 pub(crate) use odds::odds;
 pub use simulate::{Outlook, SimulateAsk, Spread};
-pub use views::{AccountAnswer, Audit, LedgerFrom, MarkAnswer, SupplyAnswer};
+pub use views::{AccountAnswer, LedgerFrom, MarkAnswer, SupplyAnswer};
 
 /// So often a plan is made anew. Each turn somebody else changed what it was made from.
 const TURNS: usize = 64;

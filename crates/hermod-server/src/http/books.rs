@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use hermod_core::realm::definition::AssetKind;
 use hermod_core::realm::entry::What;
-use hermod_core::realm::{Entry, Realm};
+use hermod_core::realm::{Account, Entry, Realm};
 use hermod_core::{INT_MAX, Micros, Owner, RealmId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use super::enacted::{commit_id, hold_id, number_of};
 use super::problem::Document;
 use super::sent::{Id, Ids, answer, bad_query};
 use super::time::Time;
-use crate::app::{Caller, LedgerFrom};
+use crate::app::{AuditFault, Caller, LedgerFrom};
 use crate::code::{Code, Problem};
 
 /// The longest page.
@@ -442,21 +442,48 @@ pub(crate) struct AuditDocument {
     faults: Vec<String>,
 }
 
-/// Computes every account and every draw again from the ledger.
+/// Computes every account and every draw again from the ledger, and compares them with all accounts, leaderboards and holds that there
+/// are.
 #[utoipa::path(get, path = "/v1/realms/{realm}/audit", tag = "realm", params(("realm" = String, Path, description = "The realm.")),
     responses((status = 200, body = AuditDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn audit(State(shell): State<Arc<Shell>>, caller: Caller, Id(realm): Id) -> Result<Response, Problem> {
     let audit = shell.app.audit(&caller, &RealmId::new(realm)?).await?;
-    let accounts = audit
-        .wrong
-        .iter()
-        .map(|(account, ledger, says)| format!("{} has {says} of {}, and {ledger} by the ledger", account.owner, account.asset));
-    let draws = audit
-        .wrong_draws
-        .iter()
-        .map(|(seq, drawn)| format!("{} drew {} as {}, which it does not come to", commit_id(*seq), drawn.value, drawn.name));
-    let sums = audit.unbalanced.iter().map(|(asset, sum)| format!("all accounts of {asset} add up to {sum}, and not to 0"));
-    let faults = accounts.chain(draws).chain(sums).take(100).collect();
+    let faults = audit.faults.iter().map(told).collect();
     let document = AuditDocument { clean: audit.is_clean(), commits: audit.commits, accounts: audit.accounts, draws: audit.draws, faults };
     Ok(answer(StatusCode::OK, &document))
+}
+
+/// What is wrong, in words.
+fn told(fault: &AuditFault) -> String {
+    let of = |account: &Account| format!("{} of {}", account.asset, account.owner);
+    match fault {
+        AuditFault::Sum(asset, sum) => format!("all accounts of {asset} add up to {sum}, and not to 0"),
+        AuditFault::Missing(first, last) if first == last => format!("{} is not in the ledger", commit_id(*first)),
+        AuditFault::Missing(first, last) => format!("{} to {} are not in the ledger", commit_id(*first), commit_id(*last)),
+        AuditFault::Balance { account, ledger, says: Some(says) } => {
+            format!("{} has {says} of {}, and {ledger} by the ledger", account.owner, account.asset)
+        }
+        AuditFault::Balance { account, ledger, says: None } => {
+            format!("the {} cannot be read; by the ledger there are {ledger}", of(account))
+        }
+        AuditFault::Since { account, ledger, says } => {
+            format!("the {} was changed last by {}, and by {} by the ledger", of(account), commit_id(*says), commit_id(*ledger))
+        }
+        AuditFault::Draw(seq, drawn) => format!("{} drew {} as {}, which it does not come to", commit_id(*seq), drawn.value, drawn.name),
+        AuditFault::Row { account, has, shows: None } => {
+            format!("{} has {has} of {}, and is not on the board with it", account.owner, account.asset)
+        }
+        AuditFault::Row { account, has, shows: Some(shows) } => {
+            format!("{} has {has} of {}, and {shows} on the board", account.owner, account.asset)
+        }
+        AuditFault::Stray { account, shows, ledger } => {
+            format!("{} is on the board of {} with {shows}, and has {ledger} by the ledger", account.owner, account.asset)
+        }
+        AuditFault::Rows { asset, shows, owners } => {
+            format!("{shows} owners are on the board of {asset}, and {owners} have any by the ledger")
+        }
+        AuditFault::Held { account, hold, says, open } => {
+            format!("{says} {} are on hold by {}, and {open} by the hold itself", of(account), hold_id(*hold))
+        }
+    }
 }

@@ -1,15 +1,11 @@
-//! realm: what the books say: accounts, boards, the ledger, the supply, and whether it all adds up.
+//! realm: what the books say: accounts, boards, the ledger, the supply.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hermod_catalog::Scope;
-use hermod_core::realm::chance;
-use hermod_core::realm::entry::{Drawn, What};
-use hermod_core::realm::ledger::LEDGER_MAX;
 use hermod_core::realm::plan::Balance;
-use hermod_core::realm::{Account, Commits, Entry, Hold, Missing, Ranked, ReadBoard, ReadLedger, Realm};
-use hermod_core::{Micros, Outcome, RealmId, SpaceId};
+use hermod_core::realm::{Account, Commits, Hold, Missing, Ranked, ReadBoard, ReadLedger, Realm};
+use hermod_core::{Micros, Outcome, RealmId};
 
 use super::{App, Caller, Known};
 use crate::code::{Code, Problem};
@@ -54,30 +50,6 @@ pub struct SupplyAnswer {
     pub house: i64,
     /// By play: what it minted and what it burnt.
     pub plays: Vec<(Arc<str>, i64, i64)>,
-}
-
-/// Whether the books add up.
-#[derive(Clone, Debug, Default)]
-pub struct Audit {
-    /// How many commits were read.
-    pub commits: u64,
-    /// How many accounts were computed again.
-    pub accounts: usize,
-    /// How many draws were made again.
-    pub draws: usize,
-    /// Accounts that do not say what the ledger does: which, what the ledger says, what they say.
-    pub wrong: Vec<(Account, i64, i64)>,
-    /// Draws that are not what they must be: of which commit, which.
-    pub wrong_draws: Vec<(u64, Drawn)>,
-    /// Assets of which the accounts do not add up to nothing.
-    pub unbalanced: Vec<(Arc<str>, i64)>,
-}
-
-impl Audit {
-    /// Whether nothing is wrong.
-    pub fn is_clean(&self) -> bool {
-        self.wrong.is_empty() && self.wrong_draws.is_empty() && self.unbalanced.is_empty()
-    }
 }
 
 impl App {
@@ -194,90 +166,6 @@ impl App {
             SupplyAnswer { asset: Arc::clone(asset), minted, burnt, house, plays }
         });
         Ok(answers.collect())
-    }
-
-    /// Computes every account and every draw again from the ledger.
-    pub async fn audit(&self, caller: &Caller, id: &RealmId) -> Result<Audit, Problem> {
-        caller.need(Scope::RealmsRead)?;
-        let realm = self.realm_of(&caller.space, id)?;
-        let mut replay = Replay::default();
-        self.replay(&caller.space, &realm, &mut replay).await?;
-        let accounts: Vec<Account> = replay.books.keys().cloned().collect();
-        for part in accounts.chunks(LOOK_MAX) {
-            // What is committed meanwhile changes both. So the ledger is read before and after, and an account must say what it
-            // says at some point in between.
-            self.replay(&caller.space, &realm, &mut replay).await?;
-            replay.meanwhile.clear();
-            let before: Vec<i64> = part.iter().map(|account| replay.value(account)).collect();
-            let mut known = Known::default();
-            self.look_up(&caller.space, id, part.iter().cloned().map(Missing::Account).collect(), &mut known).await?;
-            self.replay(&caller.space, &realm, &mut replay).await?;
-            for (account, before) in part.iter().zip(before) {
-                let says = known.balance(account).value;
-                let then = replay.meanwhile.get(account).map(Vec::as_slice).unwrap_or_default();
-                if says != before && !then.contains(&says) {
-                    replay.audit.wrong.push((account.clone(), before, says));
-                }
-            }
-        }
-        let mut sums = BTreeMap::<Arc<str>, i64>::new();
-        replay.books.iter().for_each(|(account, value)| *sums.entry(Arc::clone(&account.asset)).or_default() += value);
-        let mut audit = replay.audit;
-        audit.unbalanced = sums.into_iter().filter(|(_, sum)| *sum != 0).collect();
-        audit.accounts = replay.books.len();
-        Ok(audit)
-    }
-
-    /// Takes in what the ledger has gained.
-    async fn replay(&self, space: &SpaceId, realm: &Realm, replay: &mut Replay) -> Result<(), Problem> {
-        loop {
-            let commits = self.commits(space, &realm.id, replay.after, LEDGER_MAX).await?;
-            if commits.entries.is_empty() {
-                return Ok(());
-            }
-            commits.entries.iter().for_each(|(seq, _, entry)| replay.take_in(realm, *seq, entry));
-        }
-    }
-}
-
-/// The books as the ledger makes them.
-#[derive(Debug, Default)]
-struct Replay {
-    /// The last commit that was taken in.
-    after: u64,
-    books: HashMap<Account, i64>,
-    /// What accounts said since that was last forgotten.
-    meanwhile: HashMap<Account, Vec<i64>>,
-    audit: Audit,
-}
-
-impl Replay {
-    fn value(&self, account: &Account) -> i64 {
-        self.books.get(account).copied().unwrap_or(0)
-    }
-
-    fn take_in(&mut self, realm: &Realm, seq: u64, entry: &Entry) {
-        self.after = seq;
-        self.audit.commits += 1;
-        for drawn in &entry.draws {
-            self.audit.draws += 1;
-            if chance::draw(&realm.seed, &entry.key, &drawn.name, drawn.from, drawn.to) != drawn.value {
-                self.audit.wrong_draws.push((seq, drawn.clone()));
-            }
-        }
-        // A hold moves nothing yet.
-        if matches!(entry.what, What::Hold | What::Release) {
-            return;
-        }
-        let sides = entry.legs.iter().flat_map(|leg| [(&leg.from, -leg.qty, &leg.asset), (&leg.to, leg.qty, &leg.asset)]);
-        for (owner, delta, asset) in sides.clone() {
-            *self.books.entry(account(asset, owner)).or_default() += delta;
-        }
-        for (owner, _, asset) in sides {
-            let account = account(asset, owner);
-            let value = self.value(&account);
-            self.meanwhile.entry(account).or_default().push(value);
-        }
     }
 }
 
