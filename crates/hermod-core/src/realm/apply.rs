@@ -77,6 +77,11 @@ pub trait Books {
 
     /// What a mark says; none if it is not known.
     fn mark(&self, name: &str) -> Option<Option<Mark>>;
+
+    /// Whether who looks at what is missing has all of the state: then there is no need to find out what else will be asked.
+    fn are_at_hand(&self) -> bool {
+        false
+    }
 }
 
 /// Does what a plan says.

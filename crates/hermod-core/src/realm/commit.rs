@@ -196,7 +196,8 @@ impl Plans for Commit {
             Deed::Release(number) => (What::Release, *number),
             Deed::Revert(seq, _) => (What::Revert, *seq),
         };
-        let plan = match self.enact(&mut run) {
+        let result = self.enact(&mut run);
+        let plan = match if run.is_guessing() { Err(Stop::Unknown) } else { result } {
             Ok(()) => {
                 let legs = std::mem::take(&mut run.deeds().legs);
                 let [by, key, guild, note] = [&self.by, &self.key, &self.guild, &self.note].map(Arc::clone);
@@ -274,7 +275,7 @@ impl Commit {
 
     fn legs(&self, run: &mut Run<'_>, legs: &Legs) -> Result<(), Stop> {
         for (Condition(node), code) in &legs.needs {
-            if !node.truth(run)? {
+            if !node.truth(run)? && !run.is_guessing() {
                 return Err(Stop::Refused(Refusal::new(code)));
             }
         }
@@ -316,7 +317,7 @@ impl Commit {
         for (account, qty) in held {
             if run.is_strict {
                 let (is, (floor, _)) = (run.balance(&account)?, run.realm.bounds(&account.asset));
-                if is.value - is.held - qty < floor {
+                if is.value - is.held - qty < floor && !run.is_guessing() {
                     return Err(Stop::Refused(Refusal::short(super::plan::FUNDS, &account.asset, is.value - is.held, qty)));
                 }
             }

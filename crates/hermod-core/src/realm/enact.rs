@@ -43,6 +43,8 @@ pub struct Call {
 /// The most plays that follow from one, in its commit and after it.
 const ALSO_MAX: usize = 64;
 const LATER_MAX: u8 = 64;
+/// The most that is looked at together.
+const LIKELY_MAX: usize = 200;
 /// The most times of a scheduled play that are kept to be shown.
 const TIMES_MAX: usize = 100;
 
@@ -58,6 +60,7 @@ impl Plans for Call {
             Err(Argued::Stop(stop)) => Err(stop),
             Err(Argued::Wrong(name, reason)) => return Planned::Argument(name, reason),
         };
+        let result = if run.is_guessing() { Err(Stop::Unknown) } else { result };
         let entry = |run: &mut Run<'_>| {
             let (legs, draws) = (std::mem::take(&mut run.deeds().legs), std::mem::take(&mut run.deeds().draws));
             let [play, by, key] = [&self.play, &self.by, &self.key].map(Arc::clone);
@@ -101,6 +104,7 @@ impl Call {
                 missing.push(one);
             }
         }
+        missing.truncate(LIKELY_MAX);
         missing
     }
 
@@ -240,6 +244,9 @@ impl<'a> Frame<'_, 'a> {
                     None => continue,
                 },
             };
+            if self.run.is_guessing() {
+                continue;
+            }
             let with = needed.with.iter().map(|(name, node)| Ok((Arc::clone(name), node.run(self)?))).collect::<Result<_, Stop>>()?;
             return Err(Stop::Refused(Refusal { with, ..refused }));
         }
@@ -418,13 +425,13 @@ impl<'a> Frame<'_, 'a> {
         for (asset, qty) in &gives {
             let account = Account { asset: Arc::clone(asset), owner: Arc::clone(&by) };
             let room = self.run.room(&account)?;
-            if room < *qty && !takes.iter().any(|(taken, _)| taken == asset) {
+            if room < *qty && !self.run.is_guessing() && !takes.iter().any(|(taken, _)| taken == asset) {
                 return Err(Stop::Refused(Refusal::full(STACK, asset, room)));
             }
         }
         for (asset, price) in &takes {
             let is = self.run.balance(&Account { asset: Arc::clone(asset), owner: Arc::clone(&by) })?;
-            if is.value - is.held < *price {
+            if is.value - is.held < *price && !self.run.is_guessing() {
                 return Err(Stop::Refused(Refusal::short(FUNDS, asset, is.value - is.held, *price)));
             }
         }
@@ -472,7 +479,7 @@ impl<'a> Frame<'_, 'a> {
                 return refused(nothing, Refusal::new(nothing.map_or("", |code| code)));
             };
             let room = self.run.room(&Account { asset: Arc::clone(&asset), owner: Arc::clone(&owner) })?;
-            if room < 1 {
+            if room < 1 && !self.run.is_guessing() {
                 if table.full == IfFull::Lose {
                     return refused(full, Refusal::full(full.map_or("", |code| code), &asset, 0));
                 }

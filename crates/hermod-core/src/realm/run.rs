@@ -62,6 +62,8 @@ pub(crate) struct Run<'a> {
     pub key: &'a str,
     /// Bounds are checked at once, as nothing must be refused where it is applied.
     pub is_strict: bool,
+    /// What is not known. It goes on after the first, as if there was nothing, to find what else it will ask: all of that is then
+    /// looked at together. What it comes to by then is nothing to rely on.
     pub missing: Vec<Missing>,
     /// What holds had that end with it.
     freed: BTreeMap<Account, i64>,
@@ -111,6 +113,19 @@ impl Posting {
 impl<'a> Run<'a> {
     pub(crate) fn new(realm: &'a Realm, books: &'a dyn Books, now: Micros, key: &'a str, is_strict: bool) -> Run<'a> {
         Run { realm, books, now, key, is_strict, missing: Vec::new(), freed: BTreeMap::new(), done: Deeds::default() }
+    }
+
+    /// Whether something it has asked is not known: nothing is refused any more, and it comes to nothing.
+    pub(crate) fn is_guessing(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// What is not known, if it may go on without.
+    fn miss(&mut self, one: Missing) -> Result<(), Stop> {
+        if !self.missing.contains(&one) {
+            self.missing.push(one);
+        }
+        if self.books.are_at_hand() { Err(Stop::Unknown) } else { Ok(()) }
     }
 
     pub(crate) fn deeds(&mut self) -> &mut Deeds {
@@ -181,9 +196,12 @@ impl<'a> Run<'a> {
         if self.done.postings.len() >= CELLS_MAX {
             return Err(Stop::TOO_MUCH);
         }
-        let Some(is) = self.books.account(account) else {
-            self.missing.push(Missing::Account(account.clone()));
-            return Err(Stop::Unknown);
+        let is = match self.books.account(account) {
+            Some(is) => is,
+            None => {
+                self.miss(Missing::Account(account.clone()))?;
+                Balance::default()
+            }
         };
         if is.next > Micros::ZERO {
             self.until(is.next);
@@ -194,7 +212,7 @@ impl<'a> Run<'a> {
         });
         let value = is.value.checked_add(delta).ok_or(Stop::NO_NUMBER)?;
         // What was done to it before it was looked at was checked by nobody yet.
-        if !was_known && !account.is_own() {
+        if !was_known && !account.is_own() && !self.is_guessing() {
             let ((short, full), (floor, max)) = (codes, self.realm.bounds(&account.asset));
             if delta < 0 && value - is.held < floor {
                 return Err(Stop::Refused(Refusal::short(&short, &account.asset, is.value - is.held, -delta)));
@@ -223,6 +241,9 @@ impl<'a> Run<'a> {
             if !account.is_own() && (self.is_strict || (is_known && !is_held)) {
                 let ((floor, max), is) = (self.realm.bounds(&account.asset), self.balance(&account)?);
                 let held = is.held - self.freed.get(&account).copied().unwrap_or(0);
+                if self.is_guessing() {
+                    continue;
+                }
                 if delta < 0 && is.value - held < floor {
                     let have = is.value - held + leg.qty;
                     return Err(Stop::Refused(Refusal::short(short, &leg.asset, have, leg.qty)));
@@ -364,7 +385,7 @@ impl<'a> Run<'a> {
         let mut value = 1;
         if clockwork.streak || self.is_strict {
             let before = self.mark(&name)?;
-            if let Some(at) = before.as_ref().map(|mark| mark.at).filter(|at| *at > now) {
+            if let Some(at) = before.as_ref().map(|mark| mark.at).filter(|at| *at > now && !self.is_guessing()) {
                 return Err(Stop::Refused(Refusal::early(code, at)));
             }
             value = before.map_or(0, |mark| mark.value).saturating_add(1).min(AMOUNT_MAX);
@@ -430,9 +451,12 @@ impl<'a> Run<'a> {
             Then::Forget => return Ok(None),
             Then::Stay => {}
         }
-        let Some(is) = self.books.mark(name) else {
-            self.missing.push(Missing::Mark(name.into()));
-            return Err(Stop::Unknown);
+        let is = match self.books.mark(name) {
+            Some(is) => is,
+            None => {
+                self.miss(Missing::Mark(name.into()))?;
+                None
+            }
         };
         // It may have ended since it was looked at.
         let is = is.filter(|mark| mark.until > now);

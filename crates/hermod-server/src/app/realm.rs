@@ -38,8 +38,10 @@ pub use views::{AccountAnswer, LedgerFrom, MarkAnswer, SupplyAnswer};
 
 /// So often a plan is made anew. Each turn somebody else changed what it was made from.
 const TURNS: usize = 64;
-/// So often it is tried among all others: the first time may only be a look.
-const OVERTAKEN: usize = 3;
+/// So often it is tried among all others.
+const OVERTAKEN: usize = 2;
+/// So often it looks at what a plan needs to know. Each look tells something new, and a plan is about less than that.
+const LOOKS: usize = 1_024;
 /// So often, and this long each time, an older definition waits for the newer one.
 const WAITS: usize = 40;
 const WAIT: Duration = Duration::from_millis(50);
@@ -205,10 +207,11 @@ impl App {
     ) -> Result<RealmAnswer, Problem> {
         let place = self.engine.partitions().place(space, id.as_str());
         let is_at_hand = matches!(self.engine, Engine::Embedded(_));
-        let (mut known, mut now, mut waits, mut overtaken) = (Known::default(), self.clock.now(), 0, 0);
+        let (mut known, mut now, mut waits) = (Known::new(is_at_hand), self.clock.now(), 0);
+        let (mut overtaken, mut looks) = (0, 0);
         let mut realm = self.realm_of(space, id)?;
         let mut queue = None;
-        for _ in 0..TURNS {
+        while overtaken < TURNS && looks < LOOKS {
             // Who is overtaken again queues with the others of this server: so there are few who overtake each other.
             if overtaken >= OVERTAKEN
                 && queue.is_none()
@@ -232,7 +235,7 @@ impl App {
             };
             match applied {
                 Applied::Seen(seen) => {
-                    overtaken += 1;
+                    *if plan.act == Act::Read { &mut looks } else { &mut overtaken } += 1;
                     now = seen.now;
                     known.learn(&plan, *seen);
                     // Where the state is at hand only what cannot be planned comes here: an argument that depends on it.
@@ -252,7 +255,7 @@ impl App {
                     }
                     tokio::time::sleep(WAIT).await;
                     realm = self.realm_of(space, id)?;
-                    known = Known::default();
+                    known = Known::new(is_at_hand);
                 }
                 Applied::Gone => return Err(Problem::new(Code::Gone, "It was done before.")),
                 last => {
@@ -286,7 +289,7 @@ impl App {
     /// What it would come to. Nothing is changed.
     async fn enact_dry(&self, space: &SpaceId, id: &RealmId, maker: &dyn Plans) -> Result<RealmAnswer, Problem> {
         let (mut known, mut now) = (Known::default(), self.clock.now());
-        for _ in 0..TURNS {
+        for _ in 0..LOOKS {
             match maker.planned(&known, now) {
                 Planned::Missing(missing) => now = self.look_up(space, id, missing, &mut known).await?,
                 Planned::Plan(plan) if plan.act == Act::Refuse => {

@@ -12,11 +12,20 @@ use hermod_core::realm::{Account, Books, Missing, Plan};
 pub(super) struct Known {
     accounts: HashMap<Account, Balance>,
     marks: HashMap<Arc<str>, Option<Mark>>,
+    /// The store makes the plan where it has all of the state.
+    is_at_hand: bool,
 }
 
 impl Known {
+    /// Nothing is known yet.
+    pub(super) fn new(is_at_hand: bool) -> Known {
+        Known { is_at_hand, ..Known::default() }
+    }
+
     /// Takes in what the store told, in the order of the plan.
     pub(super) fn learn(&mut self, plan: &Plan, seen: Seen) {
+        // It could not make it.
+        self.is_at_hand = false;
         self.accounts.extend(plan.postings.iter().map(|posting| posting.account.clone()).zip(seen.balances));
         self.marks.extend(plan.markings.iter().map(|marking| Arc::clone(&marking.name)).zip(seen.marks));
     }
@@ -53,5 +62,9 @@ impl Books for Known {
 
     fn mark(&self, name: &str) -> Option<Option<Mark>> {
         self.marks.get(name).cloned()
+    }
+
+    fn are_at_hand(&self) -> bool {
+        self.is_at_hand
     }
 }
