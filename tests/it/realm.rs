@@ -5,6 +5,7 @@ mod attacked;
 mod audit;
 mod catalog;
 mod differential;
+mod fuzzed;
 mod looks;
 mod parts;
 mod play;

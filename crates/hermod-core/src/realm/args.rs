@@ -65,6 +65,10 @@ fn in_bounds(number: i64) -> Option<i64> {
 
 /// A number as people write it: digits, perhaps with a point and more digits. Nothing else is one: no exponents, no `0x10`, no `nan`.
 fn number(text: &str, round_up: bool) -> Option<i64> {
+    // A longer one is looked at no further: a play may be run a hundred thousand times with it.
+    if text.len() > TEXT_MAX {
+        return None;
+    }
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
