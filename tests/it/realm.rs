@@ -4,6 +4,7 @@ mod ajo;
 mod attacked;
 mod audit;
 mod catalog;
+mod crash;
 mod differential;
 mod fuzzed;
 mod looks;
