@@ -1,6 +1,7 @@
 //! realm: economies that are data, at the service's boundary.
 
 mod ajo;
+mod alike;
 mod attacked;
 mod audit;
 mod catalog;

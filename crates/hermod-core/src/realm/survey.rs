@@ -222,3 +222,52 @@ impl Stand {
         Some(Stand { value, since, liens })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::SpaceId;
+    use crate::partition::Partitions;
+    use crate::record::{Family, Record};
+
+    /// What no plan wrote, as if somebody had changed the files.
+    fn put(state: &mut State, place: &Place, name: &str, value: i64, lien: Option<(u64, i64, u64)>) {
+        let key = [place.space.as_str(), "ajo", name].join("\0");
+        let mut record = vec![1];
+        record.extend(value.to_le_bytes());
+        record.extend(3_u64.to_le_bytes());
+        for (hold, qty, until) in lien {
+            [hold.to_le_bytes(), qty.to_le_bytes(), until.to_le_bytes()].iter().for_each(|number| record.extend(number));
+        }
+        let record = Record { family: Family::Account, partition: place.partition, key: key.as_bytes(), value: Some(&record) };
+        state.load(&record).unwrap();
+    }
+
+    #[test]
+    fn what_nobody_committed_is_told_of_too() {
+        let (space, realm) = (SpaceId::new("team").unwrap(), RealmId::new("ajo").unwrap());
+        let place = Partitions::DEFAULT.place(&space, "ajo");
+        let mut state = State::new(place.partition);
+        (0..500).for_each(|number| put(&mut state, &place, &format!("herb:{number}"), 2, None));
+        put(&mut state, &place, "ajo:ghost", 7, Some((5, 4, 1_000)));
+        state.loaded();
+        let boards: Arc<[Arc<str>]> = [Arc::from("ajo")].into();
+        let (mut cursor, mut found, mut pages) = (0, BTreeMap::new(), 0);
+        loop {
+            let page = Survey::page(place.clone(), realm.clone(), Arc::clone(&boards), cursor);
+            let told = page.apply(&mut state, Micros::saturating(10)).unwrap();
+            assert_eq!((told.last, told.on_boards), (0, vec![1]), "the ledger knows of none of it, the board of one");
+            assert!(told.accounts.len() <= SURVEY_MAX);
+            let has_ghost = told.accounts.iter().any(|stood| &*stood.account.owner == "ghost");
+            assert_eq!(told.holds, if has_ghost { BTreeMap::from([(5, None)]) } else { BTreeMap::new() }, "there is no such hold");
+            found.extend(told.accounts.into_iter().map(|stood| (stood.account.spell(), stood)));
+            (cursor, pages) = (told.next, pages + 1);
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert!(found.len() == 501 && pages >= 3, "{} in {pages} pages", found.len());
+        let ghost = found.get(&b"ajo:ghost"[..]).unwrap();
+        assert_eq!((ghost.says.as_ref().map(|says| (says.value, says.since)), ghost.row), (Some((7, 3)), Some(7)));
+    }
+}
