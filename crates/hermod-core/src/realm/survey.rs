@@ -236,7 +236,7 @@ mod tests {
         let mut record = vec![1];
         record.extend(value.to_le_bytes());
         record.extend(3_u64.to_le_bytes());
-        for (hold, qty, until) in lien {
+        if let Some((hold, qty, until)) = lien {
             [hold.to_le_bytes(), qty.to_le_bytes(), until.to_le_bytes()].iter().for_each(|number| record.extend(number));
         }
         let record = Record { family: Family::Account, partition: place.partition, key: key.as_bytes(), value: Some(&record) };
