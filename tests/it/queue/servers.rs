@@ -131,7 +131,7 @@ async fn a_wake_up_that_is_never_sent_heals() -> Result<()> {
     let listens = || redis.ask::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]);
     let ids = |clients: &str| clients.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect::<Vec<_>>();
     let mut slowest = Duration::ZERO;
-    for (n, (queue, asks)) in (0..).zip([("q", json!({})), ("sticky", by_worker)].into_iter().cycle().take(6)) {
+    for (n, (queue, asks)) in (0..).zip([("q", json!({})), ("sticky", by_worker)].into_iter().cycle().take(4)) {
         let (team, body) = (one.team.clone(), super::with(asks, &json!({"wait_ms": 20_000})));
         let waiting = tokio::spawn(async move { team.claim(queue, body).await });
         let channel = format!("*:queue:{queue}:wake");
