@@ -79,9 +79,13 @@ async fn leases_follow_the_policy_of_their_rules() -> Result<()> {
     for holder in [&open, &closed, &local, &mixed] {
         assert_eq!(held(&holder.acquire("before").await?), (true, false), "all is well for {}", holder.1);
     }
+    let mut own = rule("open", "closed");
+    own["subject"] = json!("open:paid");
+    served.put_rule("paid", &own).await?;
     redis.stop()?;
     until(RECOVERY, "the loss to be noticed", async || !served.is_ready().await).await?;
 
+    Holder(&served, "open:paid").is_told_that_the_store_is_away().await.context("it has a rule of its own")?;
     closed.is_told_that_the_store_is_away().await?;
     mixed.is_told_that_the_store_is_away().await.context("one closed rule is enough")?;
     for n in 0..5 {
