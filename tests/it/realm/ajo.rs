@@ -1,5 +1,7 @@
 //! ajo, by its file alone: every operation of the table, and its vectors, on every store.
 
+mod held;
+
 use anyhow::{Context, Result, ensure};
 use hermod_core::Micros;
 use serde_json::{Value, json};
