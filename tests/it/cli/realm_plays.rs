@@ -60,6 +60,45 @@ async fn a_play_says_what_changed_or_why_not() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_of_ajo_is_played_from_the_command_line() -> Result<()> {
+    let shell = ajo()?;
+    let has = "ajo:1000 bone:5 tooth:2 herb:2 chopsticks:1 cross:1 shoe:1 eggplant:1 satellite:1 bomb:1";
+    let legs = has.split(' ').map(|one| format!(" --leg @mint->111:{one}")).collect::<String>();
+    shell.says(&format!("realms commit ajo{legs} --leg @mint->222:ajo:100"), 0)?;
+    for (played, told) in [
+        ("farm", "done: cm_"),
+        ("pay to=222 amount=1.2", "222    ajo    +2      102"),
+        ("gamble amount=10", "done: cm_"),
+        ("daily", "+32"),
+        ("weekly", "+256"),
+        ("discombobulate to=222 offer=50", "222    ajo    -"),
+        ("roulette id=game", "game"),
+        ("shot id=game", "done: cm_"),
+        ("craft item=wand", "111    wand   +1      1"),
+        ("trade to=222 item=herb qty=2", "222    herb   +2      2"),
+        ("use-chopsticks", "chopsticks  -1      0"),
+        ("use-cross", "cross  -1      0"),
+        ("use-shoe", "shoe   -1      0"),
+        ("use-eggplant", "eggplant  -1      0"),
+        ("use-satellite", "satellite  -1      0"),
+        ("set-bomb delay=28800", "bomb   -1      0"),
+        ("curse to=222", "wand   -1      0"),
+        ("see-inventory to=222", "herb"),
+    ] {
+        let (play, args) = played.split_once(' ').unwrap_or((played, ""));
+        // Who has little finds nothing. A shot may burn all there is.
+        let by = if play == "farm" { "333" } else { "111" };
+        if play == "see-inventory" {
+            shell.says("realms commit ajo --leg @mint->111:ajo:10", 0)?;
+        }
+        let said = shell.says(&format!("realms play ajo {play} --by {by} {args}"), 0)?;
+        ensure!(said.starts_with("done: cm_") && said.contains(told), "{played}: {said}");
+    }
+    assert_eq!(shell.json("realms audit ajo", 0)?["clean"], true);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn realm_books_are_shown_and_add_up() -> Result<()> {
     let shell = ajo()?;
     shell.says("realms commit ajo --leg @mint->111:ajo:100 --leg @mint->222:herb:18", 0)?;

@@ -1,9 +1,12 @@
 //! ajo, by its file alone: every operation of the table, and its vectors, on every store.
 
 mod held;
+mod items;
+mod vampire;
 
 use anyhow::{Context, Result, ensure};
 use hermod_core::Micros;
+use hermod_tests::lane::START;
 use serde_json::{Value, json};
 
 use super::play::{apply_ajo, done, refused};
@@ -14,6 +17,13 @@ const SECOND: u64 = 1_000_000;
 
 fn advance(site: &Site, seconds: u64) {
     site.clock.advance(Micros::saturating(seconds * SECOND));
+}
+
+/// A time of an answer, in seconds since the clock that is set by hand began.
+fn seconds(time: &Value) -> Result<u64> {
+    let text = time.as_str().with_context(|| format!("{time} is no time"))?;
+    let since = humantime::parse_rfc3339(text)?.duration_since(std::time::UNIX_EPOCH)?;
+    since.as_secs().checked_sub(START.get() / SECOND).context("a time after the start")
 }
 
 fn types(told: &Value) -> Vec<&str> {
@@ -287,4 +297,10 @@ async fn a_shot_burns_all_there_is() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+#[test]
+fn its_file_is_short() {
+    let lines = include_str!("../../../examples/ajo/ajo.yaml").lines().count();
+    assert!(lines < 300, "{lines} lines");
 }
