@@ -12,3 +12,4 @@ mod looks;
 mod parts;
 mod play;
 mod service;
+mod zones;

@@ -20,6 +20,7 @@ pub mod survey;
 mod timer;
 pub mod told;
 pub mod world;
+mod zones;
 
 pub use apply::{Applied, Apply, Books, Missing, Planned, Plans};
 pub use board::{Ranked, ReadBoard};
@@ -33,3 +34,4 @@ pub use plan::{Account, Plan};
 pub use survey::{Survey, Surveyed};
 pub use told::{Refusal, Told};
 pub use world::{Fault, Realm};
+pub use zones::Zones;

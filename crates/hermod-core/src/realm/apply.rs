@@ -46,6 +46,8 @@ pub enum Missing {
     Account(Account),
     /// A mark.
     Mark(Arc<str>),
+    /// The time zone of an owner, which no books say.
+    Zone(Arc<str>),
 }
 
 impl Missing {

@@ -12,6 +12,7 @@ use super::plan::{AMOUNT_MAX, Account, Act, Lien, Mark, Then};
 use super::run::{Codes, Deeds, Run, Stop};
 use super::told::{Refusal, Told};
 use super::world::Realm;
+use super::zones::Zones;
 use crate::int::Micros;
 use crate::queue::delivery::Due;
 
@@ -40,6 +41,8 @@ pub struct Commit {
     pub note: Arc<str>,
     /// Nothing is applied.
     pub is_dry: bool,
+    /// The time zones of owners, as far as they are known.
+    pub zones: Zones,
 }
 
 /// What a commit does.
@@ -189,6 +192,7 @@ impl Standing {
 impl Plans for Commit {
     fn planned(&self, books: &dyn Books, now: Micros) -> Planned {
         let mut run = Run::new(&self.realm, books, now, &self.key, self.is_dry);
+        run.zones = self.zones.clone();
         let (what, refers) = match &self.act {
             Deed::Legs(_) => (What::Commit, 0),
             Deed::Hold(number, ..) => (What::Hold, *number),
@@ -208,6 +212,7 @@ impl Plans for Commit {
                 run.take_back(&Deeds::default());
                 run.plan(Act::Refuse, Box::default(), refusal.pack())
             }
+            Err(Stop::Unknown) if matches!(run.missing[..], [Missing::Zone(_)]) => return Planned::Missing(self.unknown_zones()),
             Err(Stop::Unknown) => return Planned::Missing(self.likely(books, run.missing)),
             Err(Stop::Failed(why)) => return Planned::Failed(why),
         };
@@ -216,6 +221,14 @@ impl Plans for Commit {
 }
 
 impl Commit {
+    /// The owners whose day turns a timer, and of whom it is not known where they are.
+    fn unknown_zones(&self) -> Vec<Missing> {
+        let Deed::Legs(all) = &self.act else { return Vec::new() };
+        let turns = |timer: &Arc<str>| self.realm.timers.get(timer).is_some_and(|clockwork| clockwork.is_of_owner());
+        let owners = all.timers.iter().filter(|(timer, _)| turns(timer)).map(|(_, owner)| owner);
+        owners.filter(|owner| self.zones.get(owner).is_none()).cloned().map(Missing::Zone).collect()
+    }
+
     /// What is missing, and what is likely to be, so that one look is enough, or two where a hold says what it is about.
     fn likely(&self, books: &dyn Books, mut missing: Vec<Missing>) -> Vec<Missing> {
         let mut add = |one: Missing| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::Visitor;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::id::Name;
 use crate::pick::Zone;
@@ -104,13 +104,48 @@ pub struct Timer {
     pub at: Option<String>,
     /// Where that time is; the realm's time zone if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tz: Option<Zone>,
+    pub tz: Option<Where>,
     /// How long after it can be claimed again a streak is kept; for a calendar timer until the end of the next day if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<String>,
     /// Whether claims in a row are counted.
     #[serde(skip_serializing_if = "is_false")]
     pub streak: bool,
+}
+
+/// Where the time of a calendar timer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Where its owner is, as far as that is known; else where the realm is.
+    Owner,
+    /// Where the realm is.
+    Realm,
+    /// There.
+    Zone(Zone),
+}
+
+impl Serialize for Where {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Where::Owner => s.serialize_str("owner"),
+            Where::Realm => s.serialize_str("realm"),
+            Where::Zone(zone) => zone.serialize(s),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Where {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Where, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+        match &*text {
+            "owner" => Ok(Where::Owner),
+            "realm" => Ok(Where::Realm),
+            name => {
+                let told = "must be owner, realm, or a time zone of the IANA database, such as Europe/Berlin or UTC";
+                Zone::new(name).map(Where::Zone).map_err(|_| serde::de::Error::custom(told))
+            }
+        }
+    }
 }
 
 /// A number that is kept: an effect, a counter or a box.

@@ -13,6 +13,7 @@ use super::play::{CountTo, Counting, Moving, Needs, Played, Returns, Step};
 use super::run::{Codes, Deeds, Run, Stop, span};
 use super::told::{Refusal, Returned, Told, put_datum, take_datum};
 use super::world::Realm;
+use super::zones::Zones;
 use crate::int::Micros;
 use crate::queue::delivery::Due;
 use crate::record;
@@ -36,6 +37,8 @@ pub struct Call {
     pub note: Arc<str>,
     /// The schedule that it fulfils.
     pub done: Option<Box<[u8]>>,
+    /// The time zones of owners, as far as they are known.
+    pub zones: Zones,
     /// All bounds are checked while it is planned, for whom nothing is applied.
     pub is_dry: bool,
 }
@@ -51,6 +54,7 @@ const TIMES_MAX: usize = 100;
 impl Plans for Call {
     fn planned(&self, books: &dyn Books, now: Micros) -> Planned {
         let mut run = Run::new(&self.realm, books, now, &self.key, self.is_dry);
+        run.zones = self.zones.clone();
         let Some(play) = self.realm.plays.get(&*self.play) else { return Planned::Argument("play".into(), "there is no such play".into()) };
         let mut told = Told::default();
         let result = match self.names(play, &mut run) {
@@ -77,6 +81,8 @@ impl Plans for Call {
                 run.take_back(&Deeds::default());
                 run.plan(Act::Refuse, Box::default(), refusal.pack())
             }
+            // Where somebody is is asked elsewhere, and first.
+            Err(Stop::Unknown) if matches!(run.missing[..], [Missing::Zone(_)]) => return Planned::Missing(run.missing),
             Err(Stop::Unknown) => return Planned::Missing(self.likely(play, run.missing)),
             Err(Stop::Failed(why)) => return Planned::Failed(why),
         };

@@ -16,8 +16,10 @@ use super::plan::{AMOUNT_MAX, Account, Act, Balance, FUNDS, Mark, Marking, Plan,
 use super::timer::SPAN_MAX;
 use super::told::Refusal;
 use super::world::Realm;
+use super::zones::Zones;
 use crate::id::TEXT_MAX;
 use crate::int::Micros;
+use crate::pick::Zone;
 use crate::queue::delivery::Due;
 
 /// Why a play was not carried through.
@@ -60,6 +62,8 @@ pub(crate) struct Run<'a> {
     books: &'a dyn Books,
     pub now: Micros,
     pub key: &'a str,
+    /// The time zones of owners.
+    pub zones: Zones,
     /// Bounds are checked at once, as nothing must be refused where it is applied.
     pub is_strict: bool,
     /// What is not known. It goes on after the first, as if there was nothing, to find what else it will ask: all of that is then
@@ -112,7 +116,17 @@ impl Posting {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(realm: &'a Realm, books: &'a dyn Books, now: Micros, key: &'a str, is_strict: bool) -> Run<'a> {
-        Run { realm, books, now, key, is_strict, missing: Vec::new(), freed: BTreeMap::new(), done: Deeds::default() }
+        Run {
+            realm,
+            books,
+            now,
+            key,
+            zones: Zones::default(),
+            is_strict,
+            missing: Vec::new(),
+            freed: BTreeMap::new(),
+            done: Deeds::default(),
+        }
     }
 
     /// Whether something it has asked is not known: nothing is refused any more, and it comes to nothing.
@@ -381,7 +395,8 @@ impl<'a> Run<'a> {
         let (now, realm) = (self.now, self.realm);
         let Some(clockwork) = realm.timers.get(timer) else { return Err(Stop::NO_NUMBER) };
         let name = format!("t:{timer}:{owner}");
-        let claimed = clockwork.claim(now, instead);
+        let own = if clockwork.is_of_owner() && instead.is_none() { self.zone(owner)? } else { None };
+        let claimed = clockwork.claim(now, instead, own.as_ref());
         let mut value = 1;
         if clockwork.streak || self.is_strict {
             let before = self.mark(&name)?;
@@ -395,6 +410,15 @@ impl<'a> Run<'a> {
         }
         self.ready(&name, code)?;
         self.put_mark(&name, Then::Write { value, until: claimed.until, at: claimed.at, payload: Box::default() })
+    }
+
+    /// The time zone of an owner's own.
+    fn zone(&mut self, owner: &str) -> Result<Option<Zone>, Stop> {
+        let Some(zone) = self.zones.get(owner) else {
+            self.missing.push(Missing::Zone(owner.into()));
+            return Err(Stop::Unknown);
+        };
+        Ok(zone.cloned())
     }
 
     /// Sets an effect.

@@ -1,6 +1,6 @@
 //! When something can be claimed again.
 
-use super::definition::Timer;
+use super::definition::{Timer, Where};
 use crate::int::Micros;
 use crate::pick::Zone;
 use crate::queue::delivery::Due;
@@ -19,8 +19,15 @@ pub(crate) struct Clockwork {
 pub(crate) enum Turn {
     /// So long after the last claim.
     Every(Micros),
-    /// This minute of the day.
-    At(u16, Zone),
+    /// This minute of the day, there; or where its owner is, if it says so and that is known.
+    At(u16, Zone, Whose),
+}
+
+/// Whose day it is that turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Owner,
+    Realm,
 }
 
 /// What a claim makes of a timer.
@@ -37,7 +44,11 @@ impl Clockwork {
     pub(crate) fn new(timer: &Timer, zone: &Zone) -> Result<Clockwork, String> {
         let turn = match (&timer.every, &timer.at) {
             (Some(every), None) => Turn::Every(span(every)?),
-            (None, Some(at)) => Turn::At(minute(at)?, timer.tz.clone().unwrap_or_else(|| zone.clone())),
+            (None, Some(at)) => match &timer.tz {
+                Some(Where::Owner) => Turn::At(minute(at)?, zone.clone(), Whose::Owner),
+                Some(Where::Zone(zone)) => Turn::At(minute(at)?, zone.clone(), Whose::Realm),
+                Some(Where::Realm) | None => Turn::At(minute(at)?, zone.clone(), Whose::Realm),
+            },
             _ => return Err("needs either every, such as \"24h\", or at, such as \"00:00\"".to_owned()),
         };
         if timer.every.is_some() && timer.tz.is_some() {
@@ -50,8 +61,13 @@ impl Clockwork {
         Ok(Clockwork { turn, grace, streak: timer.streak })
     }
 
-    /// Claimed now, for `instead` of what it says.
-    pub(crate) fn claim(&self, now: Micros, instead: Option<Micros>) -> Claimed {
+    /// Whether it turns with the day of its owner.
+    pub(crate) fn is_of_owner(&self) -> bool {
+        matches!(self.turn, Turn::At(_, _, Whose::Owner))
+    }
+
+    /// Claimed now, for `instead` of what it says, by an owner who has this zone.
+    pub(crate) fn claim(&self, now: Micros, instead: Option<Micros>, own: Option<&Zone>) -> Claimed {
         let always = (Micros::ZERO, Micros::MAX);
         let rolling = |every: Micros| {
             let grace = if self.streak { self.grace.unwrap_or(every) } else { Micros::ZERO };
@@ -60,7 +76,8 @@ impl Clockwork {
         match (&self.turn, instead) {
             (_, Some(every)) => rolling(every),
             (Turn::Every(every), None) => rolling(*every),
-            (Turn::At(minute, zone), None) => {
+            (Turn::At(minute, zone, whose), None) => {
+                let zone = own.filter(|_| *whose == Whose::Owner).unwrap_or(zone);
                 let [last, next, second] = zone.turns(now, *minute);
                 let until = match (self.streak, self.grace) {
                     (false, _) => next,
@@ -107,7 +124,7 @@ mod tests {
         let clockwork = Clockwork::new(&timer, &berlin).unwrap();
         // 2026-03-28 23:30 UTC is 00:30 of the day on which clocks go forward: that day has 23 hours.
         let now = Micros::saturating(1_774_740_600_000_000);
-        let claimed = clockwork.claim(now, None);
+        let claimed = clockwork.claim(now, None, None);
         assert_eq!(claimed.window.0, Micros::saturating(1_774_738_800_000_000));
         assert_eq!(claimed.window.1.since(claimed.window.0), hours(23));
         assert_eq!((claimed.at, claimed.until), (Due::At(claimed.window.1), Due::At(claimed.window.1.plus(hours(24)))));
@@ -116,7 +133,7 @@ mod tests {
     #[test]
     fn a_rolling_one_counts_from_the_claim() {
         let timer = Timer { every: Some("24h".into()), streak: true, grace: Some("12h".into()), ..Timer::default() };
-        let claimed = Clockwork::new(&timer, &Zone::utc()).unwrap().claim(hours(5), None);
+        let claimed = Clockwork::new(&timer, &Zone::utc()).unwrap().claim(hours(5), None, None);
         assert_eq!((claimed.at, claimed.until), (Due::In(hours(24)), Due::In(hours(36))));
         for (bad, told) in [
             (Timer::default(), "either every"),

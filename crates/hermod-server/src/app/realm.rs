@@ -19,9 +19,9 @@ use hermod_catalog::Scope;
 use hermod_core::realm::args::{Raw, is_owner};
 use hermod_core::realm::plan::{Act, Plan};
 use hermod_core::realm::{
-    Account, Applied, Apply, Call, Commit, Commits, Deed, Entry, Missing, Planned, Plans, ReadLedger, Realm, Refusal, Told,
+    Account, Applied, Apply, Call, Commit, Commits, Deed, Entry, Missing, Planned, Plans, ReadLedger, Realm, Refusal, Told, Zones,
 };
-use hermod_core::{Invalid, Micros, Once, Outcome, RealmId, SpaceId};
+use hermod_core::{Invalid, Micros, Once, Outcome, RealmId, SpaceId, Subject};
 use hermod_engine::{Durability, Engine};
 
 use super::realms::no_realm;
@@ -45,6 +45,9 @@ const LOOKS: usize = 1_024;
 /// So often, and this long each time, an older definition waits for the newer one.
 const WAITS: usize = 40;
 const WAIT: Duration = Duration::from_millis(50);
+
+/// Makes what is to be done, for a realm and owners who are there.
+type Makes<'a> = &'a (dyn Fn(Arc<Realm>, &Zones) -> Arc<dyn Plans> + Sync);
 
 /// Who wants what done, under which key.
 #[derive(Clone, Debug)]
@@ -129,11 +132,10 @@ impl App {
             let fault = Problem::new(Code::NotFound, format!("The realm {} has no play {}.", ask.realm, short(play))).in_field("play");
             return self.replayed_or(&caller.space, &ask.realm, ask.once(), fault).await;
         }
-        let call = |realm: Arc<Realm>| call_of(realm, ask, play, args.clone());
+        let plans = |realm: Arc<Realm>, zones: &Zones| -> Arc<dyn Plans> { Arc::new(call_of(realm, ask, play, args.clone(), zones)) };
         let answer = if ask.is_dry {
-            self.enact_dry(&caller.space, &ask.realm, &call(realm)).await?
+            self.enact_dry(&caller.space, &ask.realm, realm, &plans).await?
         } else {
-            let plans = |realm: Arc<Realm>| -> Arc<dyn Plans> { Arc::new(call(realm)) };
             self.enact(&caller.space, &ask.realm, &plans, Some(&ask.once)).await?
         };
         let outcome = match &answer {
@@ -157,22 +159,22 @@ impl App {
     ) -> Result<RealmAnswer, Problem> {
         caller.need(Scope::RealmsPlay)?;
         let realm = self.realm_of(&caller.space, &ask.realm)?;
-        let commit = |realm: Arc<Realm>, act: Deed| {
+        let commit = |realm: Arc<Realm>, act: Deed, zones: &Zones| {
             let [key, by, guild, note] = [Arc::from(ask.once.key()), Arc::clone(&ask.by), Arc::clone(&ask.guild), Arc::clone(&ask.note)];
-            Commit { realm, act, key, by, guild, note, is_dry: ask.is_dry }
+            Commit { realm, act, key, by, guild, note, is_dry: ask.is_dry, zones: zones.clone() }
         };
         let act = match deed(&realm) {
             Ok(act) => act,
             Err(fault) => return self.replayed_or(&caller.space, &ask.realm, ask.once(), fault.into()).await,
         };
-        if ask.is_dry {
-            return self.enact_dry(&caller.space, &ask.realm, &commit(realm, act)).await;
-        }
         // A newer definition may lack what this one has; then it is as it was when it was asked for.
-        let plans = |realm: Arc<Realm>| -> Arc<dyn Plans> {
+        let plans = |realm: Arc<Realm>, zones: &Zones| -> Arc<dyn Plans> {
             let act = deed(&realm).unwrap_or_else(|_| act.clone());
-            Arc::new(commit(realm, act))
+            Arc::new(commit(realm, act, zones))
         };
+        if ask.is_dry {
+            return self.enact_dry(&caller.space, &ask.realm, realm, &plans).await;
+        }
         self.enact(&caller.space, &ask.realm, &plans, Some(&ask.once)).await
     }
 
@@ -198,13 +200,7 @@ impl App {
     }
 
     /// Plans, and has the plan done; again, if what it was made from has changed.
-    pub(crate) async fn enact(
-        &self,
-        space: &SpaceId,
-        id: &RealmId,
-        plans: &(dyn Fn(Arc<Realm>) -> Arc<dyn Plans> + Sync),
-        once: Option<&Once>,
-    ) -> Result<RealmAnswer, Problem> {
+    pub(crate) async fn enact(&self, space: &SpaceId, id: &RealmId, plans: Makes<'_>, once: Option<&Once>) -> Result<RealmAnswer, Problem> {
         let place = self.engine.partitions().place(space, id.as_str());
         let is_at_hand = matches!(self.engine, Engine::Embedded(_));
         let (mut known, mut now, mut waits) = (Known::new(is_at_hand), self.clock.now(), 0);
@@ -219,10 +215,16 @@ impl App {
             {
                 queue = Some(turns.lock().await);
             }
-            let maker = plans(Arc::clone(&realm));
+            let maker = plans(Arc::clone(&realm), &known.zones);
             let plan = match maker.planned(&known, now) {
                 Planned::Plan(plan) => Arc::from(plan),
-                Planned::Missing(missing) => Arc::new(look(missing)),
+                Planned::Missing(missing) => match self.look_for_zones(space, missing, &mut known).await? {
+                    Some(missing) => Arc::new(look(missing)),
+                    None => {
+                        looks += 1;
+                        continue;
+                    }
+                },
                 fault => return self.replayed_or(space, id, once, unplanned(fault)).await,
             };
             let apply = Apply::new(place.clone(), id.clone(), Arc::clone(&plan));
@@ -240,7 +242,8 @@ impl App {
                     known.learn(&plan, *seen);
                     // Where the state is at hand only what cannot be planned comes here: an argument that depends on it.
                     if is_at_hand
-                        && let fault @ (Planned::Argument(..) | Planned::Failed(_)) = plans(Arc::clone(&realm)).planned(&known, now)
+                        && let fault @ (Planned::Argument(..) | Planned::Failed(_)) =
+                            plans(Arc::clone(&realm), &known.zones).planned(&known, now)
                     {
                         return Err(unplanned(fault));
                     }
@@ -287,10 +290,10 @@ impl App {
     }
 
     /// What it would come to. Nothing is changed.
-    async fn enact_dry(&self, space: &SpaceId, id: &RealmId, maker: &dyn Plans) -> Result<RealmAnswer, Problem> {
+    async fn enact_dry(&self, space: &SpaceId, id: &RealmId, realm: Arc<Realm>, plans: Makes<'_>) -> Result<RealmAnswer, Problem> {
         let (mut known, mut now) = (Known::default(), self.clock.now());
         for _ in 0..LOOKS {
-            match maker.planned(&known, now) {
+            match plans(Arc::clone(&realm), &known.zones).planned(&known, now) {
                 Planned::Missing(missing) => now = self.look_up(space, id, missing, &mut known).await?,
                 Planned::Plan(plan) if plan.act == Act::Refuse => {
                     let refusal = Refusal::read(&plan.told).ok_or_else(lost)?;
@@ -316,6 +319,7 @@ impl App {
 
     /// Looks at what is missing; the time at which it was so.
     async fn look_up(&self, space: &SpaceId, id: &RealmId, missing: Vec<Missing>, known: &mut Known) -> Result<Micros, Problem> {
+        let missing = self.look_for_zones(space, missing, known).await?.unwrap_or_default();
         let place = self.engine.partitions().place(space, id.as_str());
         let plan = Arc::new(look(missing));
         let apply = Apply::new(place, id.clone(), Arc::clone(&plan));
@@ -323,6 +327,23 @@ impl App {
         let now = seen.now;
         known.learn(&plan, *seen);
         Ok(now)
+    }
+}
+
+impl App {
+    /// Finds out where owners are; what else is missing, if anything is.
+    async fn look_for_zones(&self, space: &SpaceId, missing: Vec<Missing>, known: &mut Known) -> Result<Option<Vec<Missing>>, Problem> {
+        let mut others = Vec::new();
+        for one in missing {
+            match one {
+                Missing::Zone(owner) => {
+                    let zone = self.zone_of(space, &Subject::new(&*owner)?).await?;
+                    known.zones.learn(owner, zone);
+                }
+                other => others.push(other),
+            }
+        }
+        Ok(Some(others).filter(|others| !others.is_empty()))
     }
 }
 
@@ -345,9 +366,10 @@ fn answered(applied: Applied, durability: Durability, is_replayed: bool) -> Resu
     }
 }
 
-pub(crate) fn call_of(realm: Arc<Realm>, ask: &EnactAsk, play: &str, args: BTreeMap<Arc<str>, Raw>) -> Call {
+pub(crate) fn call_of(realm: Arc<Realm>, ask: &EnactAsk, play: &str, args: BTreeMap<Arc<str>, Raw>, zones: &Zones) -> Call {
     let [by, guild, note] = [&ask.by, &ask.guild, &ask.note].map(Arc::clone);
-    Call { realm, play: play.into(), by, args, key: ask.once.key().into(), guild, note, done: None, is_dry: ask.is_dry }
+    let (key, zones) = (ask.once.key().into(), zones.clone());
+    Call { realm, play: play.into(), by, args, key, guild, note, done: None, zones, is_dry: ask.is_dry }
 }
 
 fn look(missing: Vec<Missing>) -> Plan {
@@ -356,6 +378,8 @@ fn look(missing: Vec<Missing>) -> Plan {
         match one {
             Missing::Account(account) => accounts.push(account),
             Missing::Mark(name) => marks.push(name),
+            // No realm has it.
+            Missing::Zone(_) => {}
         }
     }
     Plan::look(accounts, marks)

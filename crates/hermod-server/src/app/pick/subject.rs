@@ -1,8 +1,8 @@
 //! What is known of a subject: told, asked, forgotten.
 
 use hermod_catalog::Scope;
-use hermod_core::pick::{About, Known, Profile};
-use hermod_core::{Once, Outcome, Subject};
+use hermod_core::pick::{About, Known, Profile, Zone};
+use hermod_core::{Once, Outcome, SpaceId, Subject};
 
 use super::super::{App, Caller};
 use super::profile_of;
@@ -14,6 +14,15 @@ impl App {
         caller.need(Scope::DecksRead)?;
         let known = self.about(caller, |place| About::ask(place, subject.clone()), subject, None).await?.0;
         profile_of(&known.bytes)
+    }
+
+    /// The time zone that is known of a subject, for whoever needs no more of it.
+    pub(in crate::app) async fn zone_of(&self, space: &SpaceId, subject: &Subject) -> Result<Option<Zone>, Problem> {
+        let place = self.engine.partitions().place(space, subject.as_str());
+        match self.engine.run(&About::ask(place, subject.clone()), None).await?.outcome {
+            Outcome::Done(known) | Outcome::Replayed(known) => Ok(profile_of(&known.bytes)?.timezone),
+            Outcome::Conflict => Err(conflict()),
+        }
     }
 
     /// Replaces what is known of a subject; what is known then, and whether that was answered before.

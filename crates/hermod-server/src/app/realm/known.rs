@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermod_core::realm::apply::Seen;
 use hermod_core::realm::plan::{Balance, Mark};
-use hermod_core::realm::{Account, Books, Missing, Plan};
+use hermod_core::realm::{Account, Books, Missing, Plan, Zones};
 
 /// What is known of the books.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,8 @@ pub(super) struct Known {
     marks: HashMap<Arc<str>, Option<Mark>>,
     /// The store makes the plan where it has all of the state.
     is_at_hand: bool,
+    /// Where owners are, which other partitions say.
+    pub(super) zones: Zones,
 }
 
 impl Known {

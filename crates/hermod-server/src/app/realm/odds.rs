@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermod_core::Micros;
 use hermod_core::realm::plan::{Balance, Mark};
-use hermod_core::realm::{Account, Books, Entry, Planned, Plans, Realm};
+use hermod_core::realm::{Account, Books, Entry, Planned, Plans, Realm, Zones};
 
 use super::simulate::{Outlook, SimulateAsk, run_of};
 
@@ -47,14 +47,14 @@ pub(crate) fn odds(realm: &Arc<Realm>, now: Micros) -> Odds {
         let drops = table.drops.iter().map(|(asset, weight)| (asset.as_str().into(), part(*weight))).collect();
         odds.tables.insert(name.as_str().into(), drops);
     }
-    let books = Plenty(realm);
+    let (books, zones) = (Plenty(realm), Zones::none());
     for (play, args) in realm.samples() {
         let by: Arc<str> = "sample".into();
         let ask = SimulateAsk { play: play.to_string(), by: Arc::clone(&by), args, n: RUNS };
         let (mut outlook, mut rolls) = (Outlook::default(), false);
         for number in 0..RUNS {
             // No caller's key holds a space.
-            let call = run_of(realm, &ask, format!("sample {number}").into());
+            let call = run_of(realm, &ask, format!("sample {number}").into(), &zones);
             let Planned::Plan(plan) = call.planned(&books, now) else { break };
             rolls |= Entry::read(&plan.entry).is_some_and(|entry| !entry.draws.is_empty());
             // One that draws nothing the first times draws nothing.

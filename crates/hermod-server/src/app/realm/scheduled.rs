@@ -9,7 +9,7 @@ use hermod_core::realm::args::Raw;
 use hermod_core::realm::due::DUE_MAX;
 use hermod_core::realm::formula::Datum;
 use hermod_core::realm::plan::{Act, Plan};
-use hermod_core::realm::{Apply, Plans, ReadDue, Realm, Refusal, Scheduled};
+use hermod_core::realm::{Apply, Plans, ReadDue, Realm, Refusal, Scheduled, Zones};
 use hermod_core::{Micros, Once, Outcome, RealmId, SpaceId};
 
 use super::{App, EnactAsk, call_of, lost};
@@ -71,8 +71,8 @@ impl App {
             .collect();
         let (by, guild) = (Arc::clone(&scheduled.by), Arc::clone(&scheduled.guild));
         let ask = EnactAsk { realm: id.clone(), once, by, guild, note: "".into(), is_dry: false };
-        let plans = |realm: Arc<Realm>| -> Arc<dyn Plans> {
-            let mut call = call_of(realm, &ask, &scheduled.play, args.clone());
+        let plans = |realm: Arc<Realm>, zones: &Zones| -> Arc<dyn Plans> {
+            let mut call = call_of(realm, &ask, &scheduled.play, args.clone(), zones);
             call.done = Some(what.into());
             Arc::new(call)
         };

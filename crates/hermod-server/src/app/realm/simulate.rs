@@ -7,7 +7,7 @@ use hermod_catalog::Scope;
 use hermod_core::RealmId;
 use hermod_core::realm::args::Raw;
 use hermod_core::realm::plan::Act;
-use hermod_core::realm::{Call, Planned, Plans, Realm, Refusal};
+use hermod_core::realm::{Call, Planned, Plans, Realm, Refusal, Zones};
 
 use super::{App, Caller, Known, unplanned};
 use crate::code::{Code, Problem};
@@ -78,7 +78,7 @@ impl App {
         let mut number = 0;
         while number < ask.n {
             // A key that nobody uses: it holds a space.
-            let call = run_of(&realm, ask, format!("simulated {} {number}", seed.child(number).below(u64::MAX)).into());
+            let call = run_of(&realm, ask, format!("simulated {} {number}", seed.child(number).below(u64::MAX)).into(), &known.zones);
             match call.planned(&known, now) {
                 Planned::Missing(missing) => now = self.look_up(&caller.space, id, missing, &mut known).await?,
                 Planned::Plan(plan) => {
@@ -123,7 +123,8 @@ impl Outlook {
     }
 }
 
-pub(super) fn run_of(realm: &Arc<Realm>, ask: &SimulateAsk, key: Arc<str>) -> Call {
+pub(super) fn run_of(realm: &Arc<Realm>, ask: &SimulateAsk, key: Arc<str>, zones: &Zones) -> Call {
     let (play, by) = (ask.play.as_str().into(), Arc::clone(&ask.by));
-    Call { realm: Arc::clone(realm), play, by, args: ask.args.clone(), key, guild: "".into(), note: "".into(), done: None, is_dry: true }
+    let (realm, args, zones) = (Arc::clone(realm), ask.args.clone(), zones.clone());
+    Call { realm, play, by, args, key, guild: "".into(), note: "".into(), done: None, zones, is_dry: true }
 }

@@ -89,7 +89,8 @@ struct TimerSchema {
     /// From this time of the day on, once until the same time of the next.
     #[schema(required = false, example = "00:00")]
     at: String,
-    /// Where that time is; the realm's time zone if absent.
+    /// Where that time is: `owner`, by the time zone of the subject who claims, if it has one; `realm`; or a time zone of the
+    /// IANA database. The realm's time zone if absent.
     #[schema(required = false)]
     tz: String,
     /// How long after it can be claimed again a streak is kept.
