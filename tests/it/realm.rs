@@ -9,6 +9,7 @@ mod crash;
 mod differential;
 mod fuzzed;
 mod looks;
+mod live;
 mod parts;
 mod play;
 mod service;

@@ -79,8 +79,8 @@ pub use queues::{
 pub use realms::{
     AlsoPlayed, AssetSupply, BoardRequest, CaptureRequest, CommitRequest, EffectMerge, HoldRequest, HoldStatus, Overflow, PlayRequest,
     Realm, RealmAccount, RealmAnswer, RealmAudit, RealmBoard, RealmClaim, RealmCommit, RealmCondition, RealmDraw, RealmEffect, RealmEvent,
-    RealmEventPage, RealmEventsRequest, RealmHaving, RealmHold, RealmLeg, RealmNumber, RealmOutlook, RealmRank, RealmSpread, RealmStatus,
-    RealmStream, RealmSummary, RealmSupply, RealmTerms, Realms, SavedRealm, SimulateRequest,
+    RealmEventPage, RealmEventStream, RealmEventsRequest, RealmFollowed, RealmHaving, RealmHold, RealmLeg, RealmNumber, RealmOutlook,
+    RealmRank, RealmSpread, RealmStatus, RealmStream, RealmSummary, RealmSupply, RealmTerms, Realms, SavedRealm, SimulateRequest,
 };
 pub use retry::Retry;
 pub use rules::{Algorithm, OnExpiry, OnStoreError, Rule, RuleDraft, RuleMode, RuleScope, Rules};

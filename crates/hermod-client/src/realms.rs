@@ -5,6 +5,7 @@ mod board;
 mod books;
 mod commit;
 mod enact;
+mod follow;
 mod play;
 
 use reqwest::Method;
@@ -22,6 +23,7 @@ pub use books::{
     RealmNumber, RealmStream, RealmSupply,
 };
 pub use commit::{CaptureRequest, CommitRequest, EffectMerge, HoldRequest, Overflow, RealmClaim, RealmCondition, RealmEffect, RealmLeg};
+pub use follow::{RealmEventStream, RealmFollowed};
 pub use play::{PlayRequest, RealmTerms};
 
 /// The verbs of `/v1/realms`.

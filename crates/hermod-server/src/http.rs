@@ -26,6 +26,7 @@ mod picks;
 mod plays;
 mod problem;
 mod queues;
+mod realm_events;
 mod realms;
 mod rules;
 mod schedules;
@@ -108,7 +109,7 @@ pub(crate) fn router(shell: &Arc<Shell>) -> Router {
         .route("/v1/realms/{realm}/accounts/{owner}", get(books::account))
         .route("/v1/realms/{realm}/boards/{asset}", get(books::board))
         .route("/v1/realms/{realm}/ledger", get(books::ledger))
-        .route("/v1/realms/{realm}/events", get(books::events))
+        .route("/v1/realms/{realm}/events", get(realm_events::events))
         .route("/v1/realms/{realm}/odds", get(odds::read))
         .route("/v1/realms/{realm}/supply", get(books::supply))
         .route("/v1/realms/{realm}/audit", get(books::audit))

@@ -3,6 +3,7 @@
 mod apply;
 mod books;
 mod enact;
+mod events;
 mod file;
 mod form;
 mod odds;
@@ -20,8 +21,9 @@ use crate::file::export::{Export, ExportArgs};
 use crate::noun::{NounArgs, PageArgs};
 use crate::output::{Output, or_dash, table};
 use apply::ApplyArgs;
-use books::{BoardArgs, EventsArgs, SimulateArgs};
+use books::{BoardArgs, SimulateArgs};
 use enact::{CaptureArgs, CommitArgs, EndArgs, HoldArgs, PlayArgs};
+use events::EventsArgs;
 use form::{Economy, ORDER};
 
 pub(crate) const HELP: &str = "\
@@ -99,8 +101,8 @@ pub(crate) enum Verb {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Show what changed, the oldest first.
-    #[command(after_help = books::EVENTS_HELP)]
+    /// Show what changed, the oldest first; or follow it.
+    #[command(after_help = events::HELP)]
     Events(EventsArgs),
     /// Show what there is of each asset, and which plays brought and took it.
     Supply {

@@ -15,6 +15,27 @@ use super::Shell;
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_a_realm_are_followed_until_interrupted() -> Result<()> {
+    let shell = Shell::start()?;
+    shell.write("den.yaml", "realm: den\nassets:\n  coin: {kind: currency}\n")?;
+    shell.says("realms apply -f den.yaml", 0)?;
+    shell.says("realms commit den --leg @mint->111:coin:1", 0)?;
+    let printed = shell.folder.path().join("printed");
+    let mut command = Command::new(hermod_binary()?);
+    command.args(["realms", "events", "den", "--follow", "--after", "0", "--json"]).env("HERMOD_SERVER", shell.hermod.url()?);
+    let mut tail = command.stdout(std::fs::File::create(&printed)?).stderr(Stdio::null()).spawn()?;
+    let lines = || std::fs::read_to_string(&printed).unwrap_or_default();
+    until(SOON, "what was before", || lines().lines().count() >= 1)?;
+    shell.says("realms commit den --leg 111->222:coin:1", 0)?;
+    until(SOON, "what comes then", || lines().lines().count() >= 3)?;
+    ensure!(Command::new("sh").args(["-c", &format!("kill -INT {}", tail.id())]).status()?.success());
+    ensure!(tail.wait()?.success(), "an interrupt ends it cleanly");
+    let ids = lines().lines().map(|line| Ok(serde_json::from_str::<Value>(line)?["id"].clone())).collect::<Result<Vec<_>>>()?;
+    assert_eq!(ids, ["1-0", "2-0", "2-1"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_listed_and_followed_until_interrupted() -> Result<()> {
     let shell = Shell::start()?;
     let client = Client::new(shell.hermod.url()?)?;

@@ -109,6 +109,8 @@ words! {
 pub struct RealmEventsRequest {
     /// Those of commits after this one.
     pub after: Option<u64>,
+    /// Only what is to come, and then `after` has no meaning: for those who follow.
+    pub now: bool,
     /// Only changes of currencies, or of items.
     pub stream: Option<RealmStream>,
     /// Of at most so many commits, 200 at most; 50 if absent.
@@ -119,6 +121,11 @@ impl RealmEventsRequest {
     /// Those of commits after this one; 0: from the first on.
     pub fn after(seq: u64) -> RealmEventsRequest {
         RealmEventsRequest { after: Some(seq), ..RealmEventsRequest::default() }
+    }
+
+    /// Only what is to come.
+    pub fn now() -> RealmEventsRequest {
+        RealmEventsRequest { now: true, ..RealmEventsRequest::default() }
     }
 
     /// Only these.
@@ -136,7 +143,8 @@ impl RealmEventsRequest {
     }
 
     pub(super) fn query(&self) -> Vec<(&'static str, String)> {
-        let after = self.after.map(|after| ("after", after.to_string()));
+        let after = if self.now { Some("now".to_owned()) } else { self.after.map(|after| after.to_string()) };
+        let after = after.map(|after| ("after", after));
         let stream = self.stream.as_ref().map(|stream| ("stream", stream.to_string()));
         let limit = self.limit.map(|limit| ("limit", limit.to_string()));
         after.into_iter().chain(stream).chain(limit).collect()

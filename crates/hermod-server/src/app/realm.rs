@@ -5,6 +5,7 @@
 
 mod agenda;
 mod audit;
+mod follow;
 mod known;
 mod odds;
 mod scheduled;
@@ -30,6 +31,7 @@ use crate::code::{Code, Problem, conflict};
 
 pub(crate) use agenda::Agenda;
 pub use audit::{Audit, AuditFault};
+pub use follow::RealmTold;
 use known::Known;
 pub use odds::Odds;
 pub(crate) use odds::odds;

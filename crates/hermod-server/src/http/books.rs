@@ -1,4 +1,4 @@
-//! realm: `GET /v1/realms/{realm}/accounts/{owner}`, `boards/{asset}`, `ledger`, `events`, `holds/{id}`, `supply`, `audit`.
+//! realm: `GET /v1/realms/{realm}/accounts/{owner}`, `boards/{asset}`, `ledger`, `holds/{id}`, `supply`, `audit`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +7,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use hermod_core::realm::definition::AssetKind;
 use hermod_core::realm::entry::What;
-use hermod_core::realm::{Account, Entry, Realm};
+use hermod_core::realm::{Account, Entry};
 use hermod_core::{INT_MAX, Micros, Owner, RealmId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -86,69 +85,6 @@ pub(crate) struct RankDocument<'a> {
     balance: i64,
 }
 
-/// What changed for one owner.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = RealmEvent)]
-pub(crate) struct EventDocument {
-    /// The commit's number and the event's within it.
-    #[schema(example = "17-0")]
-    id: String,
-    /// Of this format.
-    version: u8,
-    /// Where the change comes from.
-    #[serde(rename = "type")]
-    #[schema(example = "farm")]
-    kind: String,
-    /// To whom.
-    user_id: String,
-    /// Where; `0` if that is not known.
-    guild_id: String,
-    /// How much of the currency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    amount: Option<i64>,
-    /// Of which currency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    asset: Option<String>,
-    /// Of which item.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    item: Option<String>,
-    /// How many of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quantity: Option<i64>,
-    /// When.
-    at: Time,
-}
-
-/// The events of a commit: one for each side of each leg, but the realm's own.
-pub(super) fn events_of(realm: &Realm, seq: u64, at: Micros, entry: &Entry) -> Vec<EventDocument> {
-    let mut events = Vec::new();
-    if matches!(entry.what, What::Hold | What::Release) {
-        return events;
-    }
-    for leg in &entry.legs {
-        let is_currency = realm.asset(&leg.asset).is_some_and(|asset| asset.kind == AssetKind::Currency);
-        for (owner, kind, change) in [(&leg.from, &leg.types.0, -leg.qty), (&leg.to, &leg.types.1, leg.qty)] {
-            if owner.starts_with('@') {
-                continue;
-            }
-            let name = leg.asset.to_string();
-            events.push(EventDocument {
-                id: format!("{seq}-{}", events.len()),
-                version: 1,
-                kind: kind.to_string(),
-                user_id: owner.to_string(),
-                guild_id: if entry.guild.is_empty() { "0".to_owned() } else { entry.guild.to_string() },
-                amount: is_currency.then_some(change),
-                asset: is_currency.then(|| name.clone()),
-                item: (!is_currency).then_some(name),
-                quantity: (!is_currency).then_some(change),
-                at: Time::passed(at),
-            });
-        }
-    }
-    events
-}
-
 /// What an owner has.
 #[utoipa::path(get, path = "/v1/realms/{realm}/accounts/{owner}", tag = "realm",
     params(("realm" = String, Path, description = "The realm."), ("owner" = String, Path, description = "Whose.")),
@@ -174,7 +110,7 @@ pub(crate) struct BoardQuery {
     around: Option<String>,
 }
 
-fn limited(limit: Option<usize>, default: usize) -> Result<usize, Problem> {
+pub(super) fn limited(limit: Option<usize>, default: usize) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(default);
     if (1..=PAGE_MAX).contains(&limit) {
         return Ok(limit);
@@ -298,60 +234,6 @@ pub(crate) async fn ledger(
     let next = commits.entries.last().map(|(seq, ..)| *seq).filter(|seq| *seq > 1).map(|seq| seq.to_string());
     let items = commits.entries.iter().map(|(seq, at, entry)| commit(*seq, *at, entry)).collect();
     Ok(answer(StatusCode::OK, &LedgerDocument { items, next }))
-}
-
-/// Which events.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EventsQuery {
-    limit: Option<usize>,
-    after: Option<u64>,
-    stream: Option<String>,
-}
-
-/// A page of events.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = RealmEvents)]
-pub(crate) struct EventsDocument {
-    /// In order.
-    items: Vec<EventDocument>,
-    /// What to ask for as `after` next: also when there is nothing new.
-    after: u64,
-    /// There is more already.
-    more: bool,
-}
-
-/// What changed in a realm, in order: all of it, changes of currencies, or changes of items.
-#[utoipa::path(get, path = "/v1/realms/{realm}/events", tag = "realm",
-    params(("realm" = String, Path, description = "The realm."),
-        ("after" = Option<u64>, Query, description = "The number of the last commit that was read; 0 if absent."),
-        ("limit" = Option<usize>, Query, description = "Of at most so many commits; 50 if absent, 200 at most."),
-        ("stream" = Option<String>, Query, description = "`currency` or `inventory`; both if absent.")),
-    responses((status = 200, body = EventsDocument), (status = "4XX", body = Document<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn events(
-    State(shell): State<Arc<Shell>>,
-    caller: Caller,
-    Id(realm): Id,
-    query: Result<Query<EventsQuery>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(|fault| bad_query(&fault, "limit", "after and limit (numbers) and stream"))?;
-    let is_currency = match query.stream.as_deref() {
-        None => None,
-        Some("currency") => Some(true),
-        Some("inventory") => Some(false),
-        Some(_) => return Err(Problem::new(Code::InvalidField, "stream must be one of: currency inventory").in_field("stream")),
-    };
-    let id = RealmId::new(realm)?;
-    let after = query.after.unwrap_or(0).min(INT_MAX);
-    let commits = shell.app.ledger(&caller, &id, LedgerFrom::After(after), limited(query.limit, 50)?).await?;
-    let realm = shell.app.realm_of(&caller.space, &id)?;
-    let mut items = Vec::new();
-    for (seq, at, entry) in &commits.entries {
-        let events = events_of(&realm, *seq, *at, entry).into_iter();
-        items.extend(events.filter(|event| is_currency.is_none_or(|is_currency| event.amount.is_some() == is_currency)));
-    }
-    let after = commits.entries.last().map_or(after, |(seq, ..)| *seq);
-    Ok(answer(StatusCode::OK, &EventsDocument { items, after, more: after < commits.last }))
 }
 
 /// A hold.

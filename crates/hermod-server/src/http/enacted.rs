@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::Shell;
-use super::books::{EventDocument, events_of};
 use super::limit::durability;
+use super::realm_events::{EventDocument, events_of};
 use super::sent::{Sent, answer};
 use super::time::Time;
 use crate::app::{Caller, EnactAsk, RealmAnswer};

@@ -22,7 +22,7 @@ use crate::app::{Caller, EventAnswer, EventsAsk, EventsTold};
 use crate::code::{Code, Problem};
 
 /// A connection that says nothing says so, so that both sides notice when it is gone.
-const ALIVE_EVERY: Duration = Duration::from_secs(5);
+pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(5);
 
 /// Which events.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -108,11 +108,8 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|rejection| bad_query(&rejection, "limit", "after, type, subject and limit (a number)"))?;
-    let is_stream =
-        headers.get_all(header::ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|text| text.contains("text/event-stream")));
-    let seen = headers.get("last-event-id").filter(|seen| is_stream && !seen.is_empty()).map(|seen| seen.to_str()).transpose();
-    let seen =
-        seen.map_err(|_| Problem::new(Code::InvalidField, "Last-Event-ID is none that was ever given out.").in_field("Last-Event-ID"))?;
+    let is_stream = is_stream(&headers);
+    let seen = if is_stream { last_event_id(&headers)? } else { None };
     let ask = EventsAsk::new(query.after.as_deref(), seen, query.limit)?.only(query.kind.as_deref(), query.subject.as_deref())?;
     if is_stream {
         return Ok(stream(shell.app.follow_events(&caller, ask).await?));
@@ -120,6 +117,17 @@ pub(crate) async fn events(
     let page = shell.app.events(&caller, &ask).await?;
     let items = page.items.iter().map(document).collect();
     Ok(answer(StatusCode::OK, &EventsDocument { items, next: &page.next, gap: page.gap, more: page.more }))
+}
+
+/// Whether they are to be followed live.
+pub(super) fn is_stream(headers: &HeaderMap) -> bool {
+    headers.get_all(header::ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|text| text.contains("text/event-stream")))
+}
+
+/// Where a stream broke off.
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let seen = headers.get("last-event-id").filter(|seen| !seen.is_empty()).map(|seen| seen.to_str()).transpose();
+    seen.map_err(|_| Problem::new(Code::InvalidField, "Last-Event-ID is none that was ever given out.").in_field("Last-Event-ID"))
 }
 
 fn stream(receive: mpsc::Receiver<EventsTold>) -> Response {

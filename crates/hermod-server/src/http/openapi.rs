@@ -4,8 +4,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    books, clock, commits, decks, deliveries, events, health, keys, limit, messages, odds, picks, plays, queues, realms, rules, schedules,
-    spaces, subjects, workers,
+    books, clock, commits, decks, deliveries, events, health, keys, limit, messages, odds, picks, plays, queues, realm_events, realms,
+    rules, schedules, spaces, subjects, workers,
 };
 
 #[derive(OpenApi)]
@@ -63,7 +63,7 @@ use super::{
         books::account,
         books::board,
         books::ledger,
-        books::events,
+        realm_events::events,
         books::hold,
         odds::read,
         books::supply,

@@ -1,4 +1,4 @@
-//! `hermod realms account|board|ledger|events|supply|audit|simulate`: what the books of a realm say, and what a play comes to.
+//! `hermod realms account|board|ledger|supply|audit|simulate`: what the books of a realm say, and what a play comes to.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hermod_client::{
-    BoardRequest, Client, RealmAccount, RealmAudit, RealmBoard, RealmCommit, RealmEventPage, RealmEventsRequest, RealmOutlook, RealmStream,
-    RealmSupply, Retry, SimulateRequest,
+    BoardRequest, Client, RealmAccount, RealmAudit, RealmBoard, RealmCommit, RealmOutlook, RealmSupply, Retry, SimulateRequest,
 };
 
 use super::words::{arg, args, leg_text};
@@ -24,13 +23,6 @@ Every run begins with what is now, and none changes anything.
 Examples:
   hermod realms simulate ajo gamble --by 111 amount=100
   hermod realms simulate ajo farm --by 111 -n 100000";
-
-pub(super) const EVENTS_HELP: &str = "\
-A reader that keeps the number it came to misses nothing and reads nothing twice.
-
-Examples:
-  hermod realms events ajo
-  hermod realms events ajo --stream currency --after 17 --json";
 
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
@@ -66,21 +58,6 @@ pub(crate) struct BoardArgs {
     from: Option<u64>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct EventsArgs {
-    /// The realm's name.
-    realm: String,
-    /// Only changes of currencies (currency) or of items (inventory).
-    #[arg(long)]
-    stream: Option<String>,
-    /// Those of commits after this number; from the first on if absent.
-    #[arg(long, value_name = "N")]
-    after: Option<u64>,
-    /// Of at most so many commits, 200 at most; 50 if absent.
-    #[arg(long, value_name = "N")]
-    limit: Option<u32>,
-}
-
 impl SimulateArgs {
     pub(super) async fn run(&self, client: &Client, out: Output) -> anyhow::Result<()> {
         let mut request = SimulateRequest::new(&self.play, &self.by);
@@ -95,17 +72,6 @@ impl BoardArgs {
         (request.from, request.around) = (self.from, self.around.clone());
         let board = client.realms().board(&self.realm, &self.asset, &request).await?;
         out.answer(&board, |board| ranks(board, self.around.as_deref()))
-    }
-}
-
-impl EventsArgs {
-    pub(super) async fn run(&self, client: &Client, out: Output) -> anyhow::Result<()> {
-        let mut request = RealmEventsRequest::default();
-        (request.after, request.limit) = (self.after, self.limit);
-        request.stream = self.stream.clone().map(RealmStream::from);
-        let page = client.realms().events(&self.realm, &request).await?;
-        out.answer(&page, events)?;
-        if page.more { out.remark(&format!("\nMore with --after {}", page.after)) } else { Ok(()) }
     }
 }
 
@@ -190,17 +156,6 @@ fn commits(commits: &[RealmCommit]) -> String {
             let legs = commit.legs.iter().map(leg_text).collect::<Vec<_>>().join(" ");
             let legs = or_dash(Some(legs).filter(|legs| !legs.is_empty()));
             [commit.commit.clone(), commit.at.to_string(), what, or_dash(commit.by.as_ref()), legs]
-        }),
-    )
-}
-
-fn events(page: &RealmEventPage) -> String {
-    table(
-        ["ID", "AT", "TYPE", "USER", "GUILD", "CHANGE", "OF"],
-        page.items.iter().map(|event| {
-            let change = or_dash(event.amount.or(event.quantity).map(|change| format!("{change:+}")));
-            let of = or_dash(event.asset.as_ref().or(event.item.as_ref()));
-            [event.id.clone(), event.at.to_string(), event.kind.clone(), event.user_id.clone(), event.guild_id.clone(), change, of]
         }),
     )
 }
