@@ -6,6 +6,7 @@ mod attacked;
 mod audit;
 mod catalog;
 mod crash;
+mod corners;
 mod differential;
 mod fuzzed;
 mod looks;
