@@ -11,6 +11,7 @@ mod differential;
 mod fuzzed;
 mod looks;
 mod live;
+mod odds;
 mod parts;
 mod play;
 mod service;

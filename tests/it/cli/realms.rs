@@ -40,6 +40,16 @@ async fn a_realm_comes_from_a_file_and_goes_back_to_one() -> Result<()> {
     let shell = Shell::start()?;
     shell.write("ajo.yaml", AJO)?;
     let said = shell.says("realms apply -f ajo.yaml --dry-run", 0)?;
+    ensure!(!said.contains("odds: unknown"), "nothing draws: {said}");
+    shell.write(
+        "bet.yaml",
+        &AJO.replace(
+            "  pay:\n    args",
+            "  bet:\n    args: {n: amount}\n    roll: {win: [1, 4]}\n    need: [{if: win == n, else: lost}]\n  pay:\n    args",
+        ),
+    )?;
+    let bet = shell.says("realms apply -f bet.yaml --dry-run", 0)?;
+    ensure!(bet.contains("play bet") && bet.contains("odds: unknown, give a sample\n"), "{bet}");
     ensure!(said.contains("+ realm ajo") && said.contains("1 to create") && said.contains("Nothing was changed"), "{said}");
     ensure!(shell.says("realms get ajo", 2)?.contains("realm_not_found"), "a dry run made a realm");
     ensure!(shell.says("realms apply -f ajo.yaml", 0)?.contains("1 created"), "it is made");

@@ -3,6 +3,7 @@
 mod hints;
 mod names;
 mod reading;
+mod samples;
 #[cfg(test)]
 mod tests;
 
@@ -10,12 +11,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::args::Raw;
 use super::definition::{Asset, Definition, Mode, Recipe, Table};
 use super::plan::AMOUNT_MAX;
 use super::play::Played;
 use super::timer::Clockwork;
 use crate::id::{Name, RealmId};
+
+pub use samples::Sample;
 
 /// What is wrong with a definition, and where: `plays.gamble.need[1].if`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,12 +76,6 @@ impl Realm {
     /// Whether there is a play of this name, and everybody may run it.
     pub fn is_play(&self, name: &str) -> bool {
         self.plays.get(name).is_some_and(|play| !play.internal)
-    }
-
-    /// The plays that everybody may run, and what reports try them with.
-    pub fn samples(&self) -> impl Iterator<Item = (&Arc<str>, BTreeMap<Arc<str>, Raw>)> {
-        let open = self.plays.iter().filter(|(_, play)| !play.internal);
-        open.map(|(name, play)| (name, play.sample.iter().map(|(name, value)| (Arc::clone(name), Raw::Text(Arc::clone(value)))).collect()))
     }
 
     /// What an owner can have of an asset: at least, at most.

@@ -29,13 +29,18 @@ pub(crate) struct OddsDocument {
     /// What each play that draws comes to, tried with its `sample` by somebody who has plenty of everything.
     #[schema(value_type = Object)]
     plays: BTreeMap<String, OutlookDocument>,
+    /// Plays that may draw and could not be tried: what to do about it.
+    #[schema(value_type = Object, example = json!({"gamble": "give a sample"}))]
+    unknown: BTreeMap<String, String>,
 }
 
 fn document(odds: &Odds) -> OddsDocument {
     let drops =
         |drops: &BTreeMap<Arc<str>, u32>| drops.iter().map(|(asset, part)| (asset.to_string(), f64::from(*part) / 10_000.0)).collect();
     let tables = odds.tables.iter().map(|(name, table)| (name.to_string(), drops(table)));
-    OddsDocument { tables: tables.collect(), plays: odds.plays.iter().map(|(play, one)| (play.to_string(), outlook(one))).collect() }
+    let plays = odds.plays.iter().map(|(play, one)| (play.to_string(), outlook(one))).collect();
+    let unknown = odds.unknown.iter().map(|(play, what)| (play.to_string(), what.clone())).collect();
+    OddsDocument { tables: tables.collect(), plays, unknown }
 }
 
 /// The odds of a definition that need not be saved: for files.

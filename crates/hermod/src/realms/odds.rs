@@ -14,6 +14,7 @@ use crate::server::realm_odds;
 struct Odds {
     tables: BTreeMap<String, BTreeMap<String, f64>>,
     plays: BTreeMap<String, RealmOutlook>,
+    unknown: BTreeMap<String, String>,
 }
 
 /// Prints the odds of a definition.
@@ -30,7 +31,8 @@ pub(super) fn print(economy: &Economy) -> anyhow::Result<()> {
         let refused = outlook.refused.iter().map(|(code, many)| format!("{many} of {} refused as {code}", outlook.runs));
         [format!("play {name}"), gains.chain(refused).collect::<Vec<_>>().join("; ")]
     });
-    let rows: Vec<_> = tables.chain(plays).collect();
+    let unknown = odds.unknown.iter().map(|(name, what)| [format!("play {name}"), format!("odds: unknown, {what}")]);
+    let rows: Vec<_> = tables.chain(plays).chain(unknown).collect();
     if rows.is_empty() {
         return Ok(());
     }

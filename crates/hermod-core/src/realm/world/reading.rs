@@ -235,7 +235,7 @@ fn legs(definition: &Definition, steps: &[definition::Step]) -> usize {
     steps.iter().map(of).sum()
 }
 
-fn event_types(play: &str, steps: &[definition::Step], types: &mut BTreeSet<Arc<str>>) {
+pub(super) fn event_types(play: &str, steps: &[definition::Step], types: &mut BTreeSet<Arc<str>>) {
     for step in steps {
         match step {
             definition::Step::Move(one) => match &one.event {

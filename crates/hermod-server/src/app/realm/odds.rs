@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermod_core::Micros;
 use hermod_core::realm::plan::{Balance, Mark};
+use hermod_core::realm::world::Sample;
 use hermod_core::realm::{Account, Books, Entry, Planned, Plans, Realm, Zones};
 
 use super::simulate::{Outlook, SimulateAsk, run_of};
@@ -21,6 +22,8 @@ pub struct Odds {
     pub tables: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u32>>,
     /// What each play that draws comes to, tried with its `sample` by somebody who has plenty of everything.
     pub plays: BTreeMap<Arc<str>, Outlook>,
+    /// Of each play that may draw, and of which this cannot be said, what is to be done about it.
+    pub unknown: BTreeMap<Arc<str>, String>,
 }
 
 /// Books in which everybody has plenty, and nothing has happened yet.
@@ -48,22 +51,36 @@ pub(crate) fn odds(realm: &Arc<Realm>, now: Micros) -> Odds {
         odds.tables.insert(name.as_str().into(), drops);
     }
     let (books, zones) = (Plenty(realm), Zones::none());
-    for (play, args) in realm.samples() {
+    for Sample { play, args, is_short, .. } in realm.samples().filter(|sample| sample.draws) {
         let by: Arc<str> = "sample".into();
         let ask = SimulateAsk { play: play.to_string(), by: Arc::clone(&by), args, n: RUNS };
         let (mut outlook, mut rolls) = (Outlook::default(), false);
+        let mut unknown = if is_short { "give a sample" } else { "give a sample with which it draws" }.to_owned();
         for number in 0..RUNS {
             // No caller's key holds a space.
             let call = run_of(realm, &ask, format!("sample {number}").into(), &zones);
-            let Planned::Plan(plan) = call.planned(&books, now) else { break };
+            let plan = match call.planned(&books, now) {
+                Planned::Plan(plan) => plan,
+                Planned::Argument(name, reason) => {
+                    unknown = if is_short { unknown } else { format!("give another sample: {name} {reason}") };
+                    break;
+                }
+                Planned::Failed(why) => {
+                    unknown = format!("give another sample: {why}");
+                    break;
+                }
+                Planned::Missing(_) => break,
+            };
             rolls |= Entry::read(&plan.entry).is_some_and(|entry| !entry.draws.is_empty());
-            // One that draws nothing the first times draws nothing.
-            if (number == 20 && !rolls) || outlook.take_in(&plan, &by).is_err() {
+            // What is refused does not say what it drew: one that is refused nearly always may draw all the same.
+            if outlook.take_in(&plan, &by).is_err() {
                 break;
             }
         }
-        if rolls {
-            odds.plays.insert(Arc::clone(play), outlook.whole());
+        if rolls && outlook.runs == RUNS {
+            odds.plays.insert(play, outlook.whole());
+        } else {
+            odds.unknown.insert(play, unknown);
         }
     }
     odds
