@@ -5,3 +5,4 @@ mod costs;
 mod differential;
 mod events;
 mod service;
+mod explain;

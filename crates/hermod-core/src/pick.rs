@@ -28,7 +28,7 @@ pub use history::{Given, History};
 pub use id::PickId;
 pub use message::{Audience, Message};
 pub use offer::{Offer, Unfit};
-pub use planner::{Ask, Planned, Reason, Refusal, View};
+pub use planner::{Ask, Planned, Reason, Refusal, Simulated, View};
 pub use profile::Profile;
 pub use quiet::{Quiet, Zone};
 pub use reserved::Fate;

@@ -36,7 +36,7 @@ pub use events::{EventAnswer, EventsAnswer, EventsAsk, EventsTold};
 pub use limit::{CheckAnswer, CheckAsk, LeaseAnswer, LeaseAsk, LeaseSaid, ReserveAnswer, Said, SettleAnswer, SettleOutcome};
 use limit::{Local, Refusals, Top};
 use pick::Hints;
-pub use pick::{HistoryAnswer, Looked, PickAnswer, PickAsk, PickSettled, PickedAnswer, Verdict};
+pub use pick::{Considered, HistoryAnswer, Looked, PickAnswer, PickAsk, PickSettled, PickedAnswer, Verdict};
 pub use queue::{
     Bulk, ClaimAsk, Explanation, ListAsk, Listing, PushAnswer, Registered, RelayAnswer, SettleAsk, StreamAsk, Taken, WorkersAnswer,
 };

@@ -305,6 +305,25 @@ async fn a_dry_run_and_a_simulation_change_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_simulation_goes_on_where_messages_begin_and_end_and_says_why_there_are_no_more() -> Result<()> {
+    on_every_store(async |_, team| {
+        let at = |minutes: u64| format!("2017-07-14T{:02}:{:02}:00.000Z", (160 + minutes) / 60, (160 + minutes) % 60);
+        let list = json!([{"id": "always", "body": 1, "ends_at": at(55)}, {"id": "ends", "body": 2, "ends_at": at(15)},
+            {"id": "begins", "body": 3, "starts_at": at(35), "ends_at": at(55)}]);
+        deck(team, json!({"subject_cap": {"tokens": 1, "per": "10m"}, "strategy": "sequence"}), list).await?;
+        let simulated = team.pick(json!({"subject": "ann", "simulate": 20})).await?;
+        let picks = [(0, "always"), (10, "ends"), (20, "always"), (30, "always"), (40, "begins"), (50, "always")];
+        let picks = picks.map(|(minutes, id)| json!({"at": at(minutes), "id": id}));
+        let expected = json!({"status": "simulated", "picks": picks, "reason": "subject_cap", "retry_at": null});
+        assert_eq!(simulated, expected);
+        let simulated = team.pick(json!({"subject": "ann", "simulate": 5})).await?;
+        assert_eq!((simulated["picks"].as_array().map(Vec::len), simulated.get("reason")), (Some(5), None));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_input_is_named_and_changes_nothing() -> Result<()> {
     let site = Site::start().await?;
     let team = &site.admin;

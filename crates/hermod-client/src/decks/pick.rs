@@ -130,7 +130,7 @@ pub struct Picked {
     /// When it is given back, unless it is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
-    /// Why there is none.
+    /// Why there is none; of a simulation, why there are no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<PickReason>,
     /// When something will be allowed, if nothing changes.
@@ -145,6 +145,9 @@ pub struct Picked {
     /// What became of every candidate, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<PickCandidate>,
+    /// How many candidates are not listed, as there are too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<u64>,
     /// The next picks of a simulation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub picks: Vec<SimulatedPick>,

@@ -18,6 +18,8 @@ use crate::limit::meter::Meter;
 #[derive(Debug)]
 pub struct Offer {
     pub(super) shelf: Arc<Shelf>,
+    subject: Subject,
+    profile: Arc<Profile>,
     /// Messages that name the subject, by ordinal. Their positions follow those of the shelf.
     own: Vec<Arc<Message>>,
     own_caps: Vec<u32>,
@@ -58,7 +60,7 @@ pub enum Unfit {
 
 impl Offer {
     /// What `shelf`, and the messages that name the subject, have for it at `now`.
-    pub fn new(shelf: Arc<Shelf>, own: Vec<Arc<Message>>, subject: &Subject, profile: &Profile, now: Micros) -> Offer {
+    pub fn new(shelf: Arc<Shelf>, own: Vec<Arc<Message>>, subject: &Subject, profile: &Arc<Profile>, now: Micros) -> Offer {
         let shared = shelf.messages.len();
         let mut eligible = Bits::new(shared + own.len()).or(&shelf.plain);
         let mut critical = Bits::new(shared + own.len()).or(&shelf.critical);
@@ -100,6 +102,8 @@ impl Offer {
         let (quiet, mute_until) = (profile.quiet.or(shelf.deck.quiet_hours), profile.mute_until.map(|until| until.0));
         Offer {
             shelf,
+            subject: subject.clone(),
+            profile: Arc::clone(profile),
             own,
             own_caps,
             eligible,
@@ -115,6 +119,24 @@ impl Offer {
             weight_max,
             is_even,
         }
+    }
+
+    /// What the same has at another time; itself where it holds then, too. All positions are the same.
+    pub(super) fn at_time(self: &Arc<Offer>, now: Micros) -> Arc<Offer> {
+        match self.holds(now) {
+            true => Arc::clone(self),
+            false => Arc::new(Offer::new(Arc::clone(&self.shelf), self.own.clone(), &self.subject, &self.profile, now)),
+        }
+    }
+
+    /// How many messages are looked at to make it.
+    pub(super) fn looked_at(&self) -> usize {
+        self.shelf.special.len() + self.own.len()
+    }
+
+    /// What was known of the subject when it was made.
+    pub fn profile(&self) -> &Arc<Profile> {
+        &self.profile
     }
 
     /// The shelf it was made from.
@@ -173,9 +195,14 @@ impl Offer {
         self.meters.get(at).map(|meter| (number, meter))
     }
 
-    /// Whether only critical messages are sent at `now`.
-    pub fn is_hushed(&self, now: Micros) -> bool {
-        self.hush(now).is_ok()
+    /// The messages that name the subject, active or not.
+    pub fn own(&self) -> &[Arc<Message>] {
+        &self.own
+    }
+
+    /// Why only critical messages are sent at `now`, and until when; none: it is neither muted nor quiet.
+    pub fn hushed(&self, now: Micros) -> Option<(Hushed, Micros)> {
+        self.hush(now).ok()
     }
 
     /// Whether only critical messages are sent at `now`, and until when that holds: `Err` if they are not, since when and until when.
@@ -194,8 +221,10 @@ impl Offer {
 
 /// Why only critical messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hushed {
+pub enum Hushed {
+    /// The subject is muted.
     Muted,
+    /// It is quiet.
     Quiet,
 }
 

@@ -19,6 +19,11 @@ use crate::word::word_enum;
 
 use sight::{Evicted, Index, Sight};
 
+/// So many steps are looked ahead for the next time something is allowed,
+const STEPS: usize = 64;
+/// and at so many messages whose schedules turn meanwhile.
+const LOOKS_MAX: usize = 100_000;
+
 /// One subject's offer and history, as a plan is made from them.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -70,6 +75,15 @@ word_enum! {
     }
 }
 
+/// The next picks of a subject.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// Each with its time.
+    pub picks: Vec<(Micros, Arc<Message>)>,
+    /// Why there are no more, if there are fewer than were asked for.
+    pub end: Option<Refusal>,
+}
+
 /// Why nothing was picked, and when to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -86,11 +100,11 @@ impl View {
         View { offer, history, profile, index }
     }
 
-    /// As it is when what has expired by `now` is given back, and how many that are.
+    /// As it is then: what has expired by `now` is given back, and how many that are.
     fn after(&self, now: Micros) -> (View, u32) {
         let mut history = self.history.clone();
         let expired = history.expire(now, &mut Touched::default());
-        (View::new(Arc::clone(&self.offer), history, self.profile), expired)
+        (View::new(self.offer.at_time(now), history, self.profile), expired)
     }
 
     fn sight(&self) -> Sight<'_> {
@@ -123,9 +137,10 @@ impl View {
         let is_due = self.history.reserved.iter().any(|one| one.is_expired(now));
         let after = is_due.then(|| self.after(now));
         let expired = after.as_ref().map_or(0, |(_, expired)| *expired);
-        let sight = after.as_ref().map_or(self, |(view, _)| view).sight();
+        let view = after.as_ref().map_or(self, |(view, _)| view);
+        let sight = view.sight();
         match sight.candidates(ask, now) {
-            Err(refusal) => Planned::None(self.sooner(refusal, ask, now)),
+            Err(reason) => Planned::None(Refusal { reason, retry_at: view.retry_at(now) }),
             Ok((positions, (from, until))) => {
                 let mut plan = Plan {
                     seq: self.history.seq,
@@ -162,16 +177,53 @@ impl View {
         }
     }
 
-    /// The same, if what is reserved is given back before: what is not settled in time is.
-    fn sooner(&self, refusal: Refusal, ask: &Ask, now: Micros) -> Refusal {
+    /// When something will be allowed, if nothing changes: what is not settled in time is given back.
+    fn retry_at(&self, now: Micros) -> Option<Micros> {
+        let mut soonest = self.allowed_at(now);
         let mut ends: Vec<Micros> = self.history.open(now).map(|one| one.expires).collect();
         ends.sort_unstable();
-        for at in ends.into_iter().filter(|at| refusal.retry_at.is_none_or(|retry_at| *at < retry_at)) {
-            if self.after(at).0.sight().candidates(ask, at).is_ok() {
-                return Refusal { retry_at: Some(at), ..refusal };
+        ends.dedup();
+        for at in ends {
+            if soonest.is_some_and(|soonest| soonest <= at) {
+                break;
+            }
+            let then = self.after(at).0.allowed_at(at);
+            soonest = soonest.into_iter().chain(then).min();
+        }
+        soonest
+    }
+
+    /// Until when a refusal of `now` stays as it is, if nothing changes: then something is allowed, or it is refused for another reason.
+    pub fn refused_until(&self, refusal: &Refusal, now: Micros) -> Micros {
+        let (view, _) = self.after(now);
+        let turn = match view.offer.hush(now) {
+            Ok((_, until)) | Err((_, until)) => until,
+        };
+        let capped = view.subject_capped_until(now);
+        let ends = view.history.open(now).map(|one| one.expires);
+        let kept = Some(view.history.until).filter(|until| *until > now);
+        ends.chain(refusal.retry_at).chain(capped).chain(kept).fold(view.offer.until.min(turn), Micros::min)
+    }
+
+    /// When something will be allowed, if nothing is given back.
+    fn allowed_at(&self, now: Micros) -> Option<Micros> {
+        let (mut at, mut looked, mut offer) = (now, 0, Arc::clone(&self.offer));
+        for _ in 0..STEPS {
+            let sight = Sight { offer: &offer, ..self.sight() };
+            let Some(later) = sight.next_look(at) else { break };
+            if later == Micros::MAX {
+                return None;
+            }
+            at = later;
+            if !offer.holds(at) {
+                looked += offer.looked_at();
+                if looked > LOOKS_MAX {
+                    break;
+                }
+                offer = offer.at_time(at);
             }
         }
-        refusal
+        Some(at)
     }
 
     /// A plan of nothing: whoever answers it with nothing knows no more than is known here.
@@ -245,17 +297,26 @@ impl View {
     }
 
     /// The next picks, each at its time, if nothing changes: with the clock moved on to the next time something is allowed.
-    pub fn simulate(&self, seed: Seed, count: u64, mut now: Micros) -> Vec<(Micros, Arc<Message>)> {
+    pub fn simulate(&self, seed: Seed, count: u64, mut now: Micros) -> Simulated {
         let mut view = self.clone();
         let mut picks = Vec::new();
-        let mut turn = 0;
+        let mut end = None;
         // Each turn picks one, or moves the clock on.
-        while u64::try_from(picks.len()).is_ok_and(|picked| picked < count) && turn < 4 * count {
+        for turn in 0..4 * count {
+            if u64::try_from(picks.len()).is_ok_and(|picked| picked >= count) {
+                return Simulated { picks, end: None };
+            }
             let ask = Ask { seed: seed.child(turn), lease: Micros::ZERO, number: turn, candidates: 1 };
-            turn += 1;
+            // A message may begin or end in between.
+            view.offer = view.offer.at_time(now);
             match view.plan(&ask, now) {
-                Planned::None(Refusal { retry_at: Some(at), .. }) if at > now && at < self.offer.until => now = at,
-                Planned::None(_) => break,
+                Planned::None(refusal) => {
+                    end = Some(refusal);
+                    match refusal.retry_at.filter(|at| *at > now) {
+                        Some(at) => now = at,
+                        None => break,
+                    }
+                }
                 Planned::Plan(plan) => {
                     let mut touched = Touched::default();
                     let Some(Taken::Picked(picked)) = view.history.take(&plan, now, &mut touched) else { break };
@@ -264,7 +325,8 @@ impl View {
                 }
             }
         }
-        picks
+        let end = end.filter(|_| u64::try_from(picks.len()).is_ok_and(|picked| picked < count));
+        Simulated { picks, end }
     }
 }
 

@@ -34,7 +34,7 @@ fn messages(count: u32, change: impl Fn(&mut Message)) -> Vec<Message> {
 fn offer(deck: &Deck, messages: &[Message], profile: &Profile, now: Micros) -> Arc<Offer> {
     let messages: Vec<_> = messages.iter().cloned().map(Arc::new).collect();
     let shelf = Shelf::new(Arc::new(deck.clone()), messages.into(), Arc::new([]));
-    Arc::new(Offer::new(Arc::new(shelf), Vec::new(), &Subject::new("bot").unwrap(), profile, now))
+    Arc::new(Offer::new(Arc::new(shelf), Vec::new(), &Subject::new("bot").unwrap(), &Arc::new(profile.clone()), now))
 }
 
 fn view(deck: &Deck, messages: &[Message]) -> View {
@@ -165,6 +165,35 @@ fn none_says_why_and_when() {
     let later = messages(1, |message| message.starts_at = Some(Stamp(us(NOON + 7))));
     let later = self::view(&deck(Strategy::FreshLru), &later);
     assert_eq!(later.plan(&ask(0), us(NOON)), Planned::None(Refusal { reason: Reason::NoMessages, retry_at: Some(us(NOON + 7)) }));
+}
+
+#[test]
+fn retry_at_looks_beyond_the_begin_and_the_end_of_messages() {
+    let capped = Deck::new(DeckId::new("tips").unwrap());
+    let at = |minutes: u64| us(NOON + minutes * MINUTE);
+    let hourly = || Some(Cap::new(1, "1h", CapKind::Rolling).unwrap());
+    // What begins before the subject's cap allows anything does not shorten the wait.
+    let mut all = messages(2, |_| {});
+    all[1].starts_at = Some(Stamp(at(5)));
+    let mut view = view(&capped, &all);
+    pick(&mut view, 0, NOON).unwrap();
+    assert_eq!(pick(&mut view, 1, NOON).unwrap_err(), Refusal { reason: Reason::SubjectCap, retry_at: Some(at(10)) });
+    // What ends before its cap is over is not waited for.
+    for (starts, expected) in [(None, None), (Some(at(45)), Some(at(45)))] {
+        let mut all = messages(2, |message| message.cap = hourly());
+        all[0].ends_at = Some(Stamp(at(30)));
+        (all[1].starts_at, all[1].active) = (starts.map(Stamp), starts.is_some());
+        let mut view = self::view(&deck(Strategy::FreshLru), &all);
+        pick(&mut view, 0, NOON).unwrap();
+        assert_eq!(pick(&mut view, 1, NOON).unwrap_err(), Refusal { reason: Reason::MessageCap, retry_at: expected });
+    }
+    // What expires may free the subject before the message is free.
+    let all = messages(1, |message| message.cap = Some(Cap::new(1, "10m", CapKind::Bucket).unwrap()));
+    let daily = Deck { subject_cap: Some(Cap::new(2, "1day", CapKind::Rolling).unwrap()), ..deck(Strategy::FreshLru) };
+    let mut view = self::view(&daily, &all);
+    pick_for(&mut view, Ask { lease: us(13 * MINUTE), ..ask(0) }, NOON).unwrap();
+    pick(&mut view, 1, NOON + 10 * MINUTE).unwrap();
+    assert_eq!(pick(&mut view, 2, NOON + 10 * MINUTE).unwrap_err(), Refusal { reason: Reason::SubjectCap, retry_at: Some(at(20)) });
 }
 
 #[test]
@@ -329,7 +358,7 @@ fn deleted_is_forgotten_and_deactivated_keeps_history() {
     let order: Vec<u32> = (0..3).map(|n| pick(&mut view, n, NOON + n).unwrap()).collect();
     let again = |all: &[Message], tombstones: &[u32], view: &View| {
         let shelf = Shelf::new(Arc::new(deck.clone()), all.iter().cloned().map(Arc::new).collect(), tombstones.into());
-        let offer = Offer::new(Arc::new(shelf), Vec::new(), &Subject::new("bot").unwrap(), &Profile::default(), us(NOON));
+        let offer = Offer::new(Arc::new(shelf), Vec::new(), &Subject::new("bot").unwrap(), &Arc::default(), us(NOON));
         View::new(Arc::new(offer), view.history().clone(), 0)
     };
     // The oldest is deactivated for a while, and goes on where it was.
@@ -363,9 +392,29 @@ fn no_double_burst_at_window_edge() {
 #[test]
 fn a_simulation_goes_on_at_the_next_time_something_is_allowed() {
     let view = view(&Deck::new(DeckId::new("tips").unwrap()), &messages(5, |_| {}));
-    let picks = view.simulate(Seed::new(1), 7, us(NOON));
+    let Simulated { picks, end } = view.simulate(Seed::new(1), 7, us(NOON));
+    assert_eq!(end, None);
     let times: Vec<u64> = picks.iter().map(|(at, _)| (at.get() - NOON) / MINUTE).collect();
     assert_eq!(times, [0, 10, 20, 30, 40, 50, 60]);
     assert_eq!(picks.iter().take(5).map(|(_, message)| message.ordinal).collect::<BTreeSet<_>>().len(), 5);
     assert_eq!(*view.history(), History::default());
+}
+
+#[test]
+fn a_simulation_goes_on_where_messages_begin_and_end() {
+    let at = |minutes: u64| Some(Stamp(us(NOON + minutes * MINUTE)));
+    let deck = Deck { strategy: Strategy::Sequence, ..Deck::new(DeckId::new("tips").unwrap()) };
+    let mut all = messages(3, |_| {});
+    (all[1].ends_at, all[2].starts_at) = (at(15), at(35));
+    let told = |all: &[Message]| {
+        let Simulated { picks, end } = view(&deck, all).simulate(Seed::new(1), 7, us(NOON));
+        let picks = picks.iter().map(|(at, message)| ((at.get() - NOON) / MINUTE, message.ordinal));
+        (picks.collect::<Vec<_>>(), end)
+    };
+    assert_eq!(told(&all), (vec![(0, 0), (10, 1), (20, 0), (30, 0), (40, 2), (50, 0), (60, 2)], None));
+    // Where there is no more, it says so.
+    all.iter_mut().for_each(|message| (message.starts_at, message.ends_at) = (None, at(15)));
+    assert_eq!(told(&all), (vec![(0, 0), (10, 1)], Some(Refusal { reason: Reason::SubjectCap, retry_at: None })));
+    all.iter_mut().for_each(|message| message.active = false);
+    assert_eq!(told(&all), (Vec::new(), Some(Refusal { reason: Reason::NoMessages, retry_at: None })));
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use hermod_catalog::{DeckView, OwnMessages, Scope};
 use hermod_core::pick::history::Touched;
 use hermod_core::pick::{
-    Ask, Fate, Message, Offer, PickId, Picked, Plan, Planned, Profile, Reason, Recalled, Refusal, Settle, Take, Taken, View,
+    Ask, Fate, Message, Offer, PickId, Picked, Plan, Planned, Profile, Reason, Recalled, Refusal, Settle, Simulated, Take, Taken, View,
 };
 use hermod_core::{DeckId, Invalid, MessageId, Micros, Once, Outcome, Subject};
 use hermod_engine::Durability;
@@ -22,7 +22,7 @@ use crate::code::{Code, Problem, conflict};
 
 pub(crate) use hints::Hints;
 use hints::Known;
-pub use picture::{HistoryAnswer, Looked, Verdict};
+pub use picture::{Considered, HistoryAnswer, Looked, Verdict};
 
 /// How long a pick is reserved, if it does not say.
 const LEASE: Micros = Micros::saturating(60_000_000);
@@ -186,8 +186,8 @@ impl App {
                     now = recalled.now;
                     is_fresh = true;
                     seen = self.see(caller, &ask.deck, &ask.subject).await?;
-                    let (view, profile) = self.view(*recalled, &seen, &ask.subject)?;
-                    hint.recalled(view, profile, seen.own.generation);
+                    let view = self.view(*recalled, &seen, &ask.subject)?;
+                    hint.recalled(view, seen.own.generation);
                     self.hints.keep(&caller.space, seen_epoch(&seen), &ask.subject, &hint);
                 }
             }
@@ -198,7 +198,7 @@ impl App {
     /// Says what would be picked, and changes nothing.
     pub async fn pick_dry(&self, caller: &Caller, ask: &PickAsk) -> Result<PickAnswer, Problem> {
         caller.need(Scope::DecksPick)?;
-        let (view, _, now) = self.recall(caller, &ask.deck, &ask.subject).await?;
+        let (view, now) = self.recall(caller, &ask.deck, &ask.subject).await?;
         let request = Ask { seed: self.seed(), lease: ask.lease.unwrap_or_default(), number: 0, candidates: 1 };
         match view.plan(&request, now) {
             Planned::None(refusal) => Ok(PickAnswer::None { refusal, now }),
@@ -212,10 +212,10 @@ impl App {
         }
     }
 
-    /// The next picks, each at its time, if nothing changes.
-    pub async fn pick_simulated(&self, caller: &Caller, ask: &PickAsk, count: u64) -> Result<Vec<(Micros, Arc<Message>)>, Problem> {
+    /// The next picks, each at its time, if nothing changes; and why there are no more, if there are fewer.
+    pub async fn pick_simulated(&self, caller: &Caller, ask: &PickAsk, count: u64) -> Result<Simulated, Problem> {
         caller.need(Scope::DecksPick)?;
-        let (view, _, now) = self.recall(caller, &ask.deck, &ask.subject).await?;
+        let (view, now) = self.recall(caller, &ask.deck, &ask.subject).await?;
         Ok(view.simulate(self.seed(), count, now))
     }
 
@@ -255,7 +255,7 @@ impl App {
     }
 
     /// What the store knows of a subject, as the planner sees it.
-    async fn recall(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<(View, Arc<Profile>, Micros), Problem> {
+    async fn recall(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<(View, Micros), Problem> {
         let seen = self.see(caller, deck, subject).await?;
         let place = self.engine.partitions().place(&caller.space, subject.as_str());
         let take = Take::recall(place, subject.clone(), deck.clone(), seen_epoch(&seen));
@@ -264,15 +264,14 @@ impl App {
         let now = recalled.now;
         // What has expired is given back by the next pick, and counts no more.
         recalled.history.expire(now, &mut Touched::default());
-        let (view, profile) = self.view(recalled, &seen, subject)?;
-        Ok((view, profile, now))
+        Ok((self.view(recalled, &seen, subject)?, now))
     }
 
-    fn view(&self, recalled: Recalled, seen: &Seen, subject: &Subject) -> Result<(View, Arc<Profile>), Problem> {
+    fn view(&self, recalled: Recalled, seen: &Seen, subject: &Subject) -> Result<View, Problem> {
         let profile = Arc::new(profile_of(&recalled.profile_bytes)?);
         let shelf = self.hints.shelf(&seen.deck);
         let offer = Offer::new(shelf, seen.own.messages.clone(), subject, &profile, recalled.now);
-        Ok((View::new(Arc::new(offer), recalled.history, recalled.profile), profile))
+        Ok(View::new(Arc::new(offer), recalled.history, recalled.profile))
     }
 
     /// Makes the offer anew, if the catalog or the messages' schedules have moved on.
@@ -281,7 +280,7 @@ impl App {
         if Arc::ptr_eq(hinted.view.offer().shelf(), &shelf) && *hinted.own == seen.own.generation && hinted.view.offer().holds(now) {
             return;
         }
-        let offer = Offer::new(shelf, seen.own.messages.clone(), subject, hinted.profile, now);
+        let offer = Offer::new(shelf, seen.own.messages.clone(), subject, hinted.view.offer().profile(), now);
         hinted.view.offered(Arc::new(offer));
         *hinted.own = seen.own.generation;
     }

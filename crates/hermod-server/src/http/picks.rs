@@ -6,6 +6,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use hermod_core::pick::Refusal;
 use hermod_core::{DeckId, Micros, Subject};
 use hermod_engine::Durability;
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,8 @@ pub(crate) struct PickDocument<'a> {
     /// When it is given back, unless it is settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<Time>,
-    /// Why nothing was picked: `no_messages`, `message_cap`, `subject_cap`, `quiet`, `muted` or `unsettled`.
+    /// Why nothing was picked: `no_messages`, `message_cap`, `subject_cap`, `quiet`, `muted` or `unsettled`. Of a simulation: why there
+    /// are no more picks, if there are fewer than were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "subject_cap")]
     reason: Option<&'static str>,
@@ -82,9 +84,12 @@ pub(crate) struct PickDocument<'a> {
     /// The same answer was given before, for the same idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     replayed: Option<bool>,
-    /// What became of every candidate, in the order of the deck; the first thousand.
+    /// What became of every candidate: those that name the subject, then the others in the order of the deck; the first thousand.
     #[serde(skip_serializing_if = "Option::is_none")]
     candidates: Option<Vec<LookedDocument<'a>>>,
+    /// How many candidates are not listed, as there are more than a thousand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<usize>,
     /// The next picks, each at its time.
     #[serde(skip_serializing_if = "Option::is_none")]
     picks: Option<Vec<SimulatedDocument<'a>>>,
@@ -109,8 +114,8 @@ pub(crate) struct PickedMessage<'a> {
 pub(crate) struct LookedDocument<'a> {
     /// The message's id.
     id: &'a str,
-    /// `allowed`, `inactive`, `not_started`, `ended`, `not_addressed`, `when_is_false`, `opted_out`, `quiet`, `message_cap` or
-    /// `subject_cap`.
+    /// `allowed`, `inactive`, `not_started`, `ended`, `not_addressed`, `when_is_false`, `opted_out`, `quiet`, `muted`,
+    /// `message_cap` or `subject_cap`.
     #[schema(example = "message_cap")]
     verdict: &'static str,
     /// When that may change by itself.
@@ -206,6 +211,15 @@ fn picked<'a>(picked: &'a PickedAnswer) -> Result<PickDocument<'a>, Problem> {
     })
 }
 
+/// The same with why nothing was picked, or no more.
+fn refused(document: PickDocument<'_>, refusal: Option<Refusal>) -> PickDocument<'_> {
+    PickDocument {
+        reason: refusal.map(|refusal| refusal.reason.as_str()),
+        retry_at: refusal.map(|refusal| refusal.retry_at.map(Time)),
+        ..document
+    }
+}
+
 fn looked(looked: &Looked) -> LookedDocument<'_> {
     LookedDocument {
         id: looked.message.id.as_str(),
@@ -231,9 +245,10 @@ pub(crate) async fn pick(State(shell): State<Arc<Shell>>, caller: Caller, Id(dec
         if count == 0 || count > SIMULATE_MAX {
             return Err(Problem::new(Code::InvalidField, format!("simulate must be between 1 and {SIMULATE_MAX}")).in_field("simulate"));
         }
-        let picks = shell.app.pick_simulated(&caller, &ask, count).await?;
-        let picks = picks.iter().map(|(at, message)| SimulatedDocument { at: Time::passed(*at), id: message.id.as_str() }).collect();
-        return Ok(answer(StatusCode::OK, &PickDocument { status: "simulated", picks: Some(picks), ..PickDocument::default() }));
+        let simulated = shell.app.pick_simulated(&caller, &ask, count).await?;
+        let picks = simulated.picks.iter().map(|(at, message)| SimulatedDocument { at: Time::passed(*at), id: message.id.as_str() });
+        let document = PickDocument { status: "simulated", picks: Some(picks.collect()), ..PickDocument::default() };
+        return Ok(answer(StatusCode::OK, &refused(document, simulated.end)));
     }
     let candidates = match body.explain {
         true => Some(shell.app.pick_candidates(&caller, &ask.deck, &ask.subject).await?),
@@ -245,14 +260,10 @@ pub(crate) async fn pick(State(shell): State<Arc<Shell>>, caller: Caller, Id(dec
     };
     let mut document = match &done {
         PickAnswer::Picked(answer) => picked(answer)?,
-        PickAnswer::None { refusal, .. } => PickDocument {
-            status: "none",
-            reason: Some(refusal.reason.as_str()),
-            retry_at: Some(refusal.retry_at.map(Time)),
-            ..PickDocument::default()
-        },
+        PickAnswer::None { refusal, .. } => refused(PickDocument { status: "none", ..PickDocument::default() }, Some(*refusal)),
     };
-    document.candidates = candidates.as_ref().map(|candidates| candidates.iter().map(looked).collect());
+    document.candidates = candidates.as_ref().map(|candidates| candidates.told.iter().map(looked).collect());
+    document.left_out = candidates.as_ref().map(|candidates| candidates.left_out).filter(|left_out| *left_out > 0);
     Ok(answer(StatusCode::OK, &document))
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use hermod_client::{Client, PickHistory, PickOutcome, PickRequest, PickStatus, Picked, SettledPick};
 
+use crate::file::counted;
 use crate::noun::{TargetArgs, WriteArgs};
 use crate::output::{Output, or_dash, table};
 
@@ -66,7 +67,11 @@ pub(super) async fn history(deck: &str, subject: &str, limit: usize, client: &Cl
 
 fn tell(picked: &Picked) -> String {
     let mut text = match (&picked.message, picked.status == PickStatus::Simulated) {
-        (_, true) => table(["AT", "MESSAGE"], picked.picks.iter().map(|pick| [pick.at.to_string(), pick.id.clone()])),
+        (_, true) => {
+            let mut text = table(["AT", "MESSAGE"], picked.picks.iter().map(|pick| [pick.at.to_string(), pick.id.clone()]));
+            text.extend(picked.reason.as_ref().map(|reason| format!("\nthen none: {reason}")));
+            text
+        }
         (Some(message), _) => {
             let mut lines = vec![format!("{}  {}", message.id, message.body)];
             lines.extend(picked.pick.as_ref().map(|pick| format!("pick {pick}")));
@@ -86,6 +91,9 @@ fn tell(picked: &Picked) -> String {
         let rows = picked.candidates.iter().map(|one| [one.id.clone(), one.verdict.clone(), time(one.until), time(one.last_sent_at)]);
         text.push_str("\n\n");
         text.push_str(&table(["MESSAGE", "VERDICT", "UNTIL", "LAST SENT"], rows));
+        text.extend(
+            picked.left_out.map(|count| format!("\n{} not listed", counted(usize::try_from(count).unwrap_or(usize::MAX), "message"))),
+        );
     }
     text
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{Ask, Reason, Refusal};
+use super::{Ask, Reason};
 use crate::chance::Seed;
 use crate::int::Micros;
 use crate::pick::bits::Bits;
@@ -17,8 +17,6 @@ use crate::pick::take::{CLEAN_MAX, PLAN_MAX, Plan};
 const TRIES: u64 = 64;
 /// A history is cut back when it is so much longer than it should be: then so much at once.
 const SPARE: usize = 64;
-/// So many steps are looked ahead for the next time something is allowed.
-const STEPS: usize = 16;
 
 /// What follows from a history.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +129,7 @@ pub(super) struct Sight<'a> {
 
 impl Sight<'_> {
     /// Positions in the order they are to be tried, and since when and until when that holds.
-    pub(super) fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<Numbered>, (Micros, Micros)), Refusal> {
+    pub(super) fn candidates(&self, ask: &Ask, now: Micros) -> Result<(Vec<Numbered>, (Micros, Micros)), Reason> {
         let hush = self.offer.hush(now);
         // What is critical could be sent before it was quiet, too.
         let window = hush.map_or_else(|loud| loud, |(_, until)| (Micros::ZERO, until));
@@ -142,14 +140,13 @@ impl Sight<'_> {
                 return Ok((positions, window));
             }
         }
-        let reason = match hush {
+        Err(match hush {
             _ if self.offer.is_empty() => Reason::NoMessages,
             Ok((Hushed::Muted, _)) => Reason::Muted,
             Ok((Hushed::Quiet, _)) => Reason::Quiet,
             Err(_) if self.subject_until(now).is_some() => Reason::SubjectCap,
             Err(_) => Reason::MessageCap,
-        };
-        Err(Refusal { reason, retry_at: self.retry_at(now) })
+        })
     }
 
     fn eligible(&self, is_hushed: bool) -> Cow<'_, Bits> {
@@ -171,29 +168,18 @@ impl Sight<'_> {
         Counted::refused_until(Some(entry.count.as_ref()?), meter, now)
     }
 
-    /// When something will be allowed, if nothing changes.
-    fn retry_at(&self, now: Micros) -> Option<Micros> {
-        let next_start = self.offer.next_start;
-        if self.offer.is_empty() {
-            return next_start;
-        }
-        let mut at = now;
-        for _ in 0..STEPS {
-            let hushed = self.offer.hush(at).ok().map(|(_, until)| until);
-            let later = match (self.soonest(&self.eligible(hushed.is_some()), at), hushed) {
-                (Soonest::Never, Some(until)) => until,
-                (Soonest::Never, None) => return next_start,
-                (Soonest::At(until), hushed) => match (until.max(self.subject_until(at)), hushed) {
-                    (None, _) => break,
-                    (Some(until), hushed) => hushed.map_or(until, |hushed| until.min(hushed)),
-                },
-            };
-            if later == Micros::MAX {
-                return next_start;
-            }
-            at = later;
-        }
-        Some(next_start.map_or(at, |start| at.min(start)))
+    /// When to look again for something that is allowed, as before then nothing is; `MAX`: never. None: something is allowed now.
+    ///
+    /// Messages that end meanwhile only take away. One that begins may be allowed at once, but not before the subject's cap allows it.
+    pub(super) fn next_look(&self, now: Micros) -> Option<Micros> {
+        let hushed = self.offer.hush(now).ok().map(|(_, until)| until);
+        let capped = self.subject_until(now);
+        let soonest = match self.soonest(&self.eligible(hushed.is_some()), now) {
+            Soonest::Never => Micros::MAX,
+            Soonest::At(until) => until.max(capped)?,
+        };
+        let turn = hushed.into_iter().chain(self.offer.next_start).fold(soonest, Micros::min);
+        Some(turn.max(capped.unwrap_or_default()))
     }
 
     /// When the first of these is allowed by its own cap.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hermod_catalog::{DeckView, OwnMessages};
 use hermod_core::pick::take::PLAN_MAX;
-use hermod_core::pick::{Picked, Plan, Profile, Refusal, Shelf, View};
+use hermod_core::pick::{Picked, Plan, Refusal, Shelf, View};
 use hermod_core::{Micros, SpaceId, Subject};
 use hermod_engine::Clock;
 use parking_lot::{Mutex, RwLock};
@@ -103,7 +103,6 @@ pub(super) struct Hint {
 #[derive(Default)]
 struct State {
     view: Option<View>,
-    profile: Arc<Profile>,
     /// The generation of the messages that name the subject.
     own: u64,
     known: Option<Known>,
@@ -114,7 +113,6 @@ struct State {
 /// A view that is planned with.
 pub(super) struct Hinted<'a> {
     pub(super) view: &'a mut View,
-    pub(super) profile: &'a Profile,
     pub(super) own: &'a mut u64,
     /// How many candidates its plans should have.
     pub(super) candidates: usize,
@@ -181,19 +179,19 @@ impl Hint {
     /// Plans with what is known, if anything is.
     pub(super) fn plan<R>(&self, act: impl FnOnce(Hinted<'_>) -> R) -> Option<R> {
         let mut state = self.state.lock();
-        let State { view, profile, own, crowded, .. } = &mut *state;
+        let State { view, own, crowded, .. } = &mut *state;
         let candidates = if *crowded > 0 { PLAN_MAX } else { PLAN_SHORT };
-        view.as_mut().map(|view| act(Hinted { view, profile, own, candidates }))
+        view.as_mut().map(|view| act(Hinted { view, own, candidates }))
     }
 
     /// Takes in what the store told.
-    pub(super) fn recalled(&self, view: View, profile: Arc<Profile>, own: u64) {
+    pub(super) fn recalled(&self, view: View, own: u64) {
         self.bytes.store(view.bytes(), Ordering::Relaxed);
         let mut state = self.state.lock();
         // Who was told earlier may come later, and makes it behind again: the store will tell.
         // Who knew something that was behind is not alone.
         let crowded = if state.view.is_some() || state.crowded > 0 { CROWDED } else { 0 };
-        *state = State { view: Some(view), profile, own, known: None, crowded };
+        *state = State { view: Some(view), own, known: None, crowded };
     }
 
     /// Takes in that a plan was done.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hermod_catalog::Scope;
-use hermod_core::pick::offer::unfit;
-use hermod_core::pick::{Fate, Message, Profile, Unfit, View};
+use hermod_core::pick::offer::{Hushed, unfit};
+use hermod_core::pick::{Fate, Message, Unfit, View};
 use hermod_core::{DeckId, Micros, Subject};
 
 use super::super::{App, Caller};
@@ -24,6 +24,15 @@ pub struct Looked {
     pub sent_at: Option<Micros>,
 }
 
+/// What became of the candidates of a pick.
+#[derive(Clone, Debug)]
+pub struct Considered {
+    /// Those that name the subject, then the others in the order of the deck.
+    pub told: Vec<Looked>,
+    /// How many more there are.
+    pub left_out: usize,
+}
+
 /// What became of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -35,8 +44,8 @@ pub enum Verdict {
     MessageCap(Micros),
     /// The subject got as many as it may, until then.
     SubjectCap(Micros),
-    /// Only critical messages are sent now.
-    Hushed,
+    /// Only critical messages are sent, until then.
+    Hushed(Hushed, Micros),
 }
 
 impl Verdict {
@@ -52,15 +61,16 @@ impl Verdict {
             Verdict::Unfit(Unfit::OptedOut) => "opted_out",
             Verdict::MessageCap(_) => "message_cap",
             Verdict::SubjectCap(_) => "subject_cap",
-            Verdict::Hushed => "quiet",
+            Verdict::Hushed(Hushed::Quiet, _) => "quiet",
+            Verdict::Hushed(Hushed::Muted, _) => "muted",
         }
     }
 
     /// When it may change by itself.
     pub fn until(self) -> Option<Micros> {
         match self {
-            Verdict::Unfit(Unfit::NotYet(at)) | Verdict::MessageCap(at) | Verdict::SubjectCap(at) => Some(at),
-            Verdict::Allowed | Verdict::Unfit(_) | Verdict::Hushed => None,
+            Verdict::Unfit(Unfit::NotYet(at)) | Verdict::MessageCap(at) | Verdict::SubjectCap(at) | Verdict::Hushed(_, at) => Some(at),
+            Verdict::Allowed | Verdict::Unfit(_) => None,
         }
     }
 }
@@ -80,36 +90,41 @@ pub struct HistoryAnswer {
     pub subject_cap_until: Option<Micros>,
 }
 
-fn candidates(view: &View, profile: &Profile, subject: &Subject, now: Micros) -> Vec<Looked> {
+fn candidates(view: &View, subject: &Subject, now: Micros) -> Considered {
     let offer = view.offer();
+    let (profile, hushed, capped) = (offer.profile(), offer.hushed(now), view.subject_capped_until(now));
     let look = |message: &Arc<Message>| {
         let verdict = match unfit(message, subject, profile, &offer.shelf().deck().id, now) {
             Some(unfit) => Verdict::Unfit(unfit),
-            None if offer.is_hushed(now) && !message.critical => Verdict::Hushed,
-            None => match (view.subject_capped_until(now), view.capped_until(message, now)) {
-                (_, Some(until)) => Verdict::MessageCap(until),
-                (Some(until), None) => Verdict::SubjectCap(until),
-                (None, None) => Verdict::Allowed,
+            None => match (hushed, view.capped_until(message, now), capped) {
+                (Some((why, until)), ..) if !message.critical => Verdict::Hushed(why, until),
+                (_, Some(until), _) => Verdict::MessageCap(until),
+                (_, None, Some(until)) => Verdict::SubjectCap(until),
+                (_, None, None) => Verdict::Allowed,
             },
         };
         let sent_at = view.history().entries.get(&message.ordinal).map(|entry| entry.sent_at);
         Looked { message: Arc::clone(message), verdict, sent_at }
     };
-    offer.messages().take(CONSIDERED_MAX).map(look).collect()
+    // Those that name the subject follow the others in the deck; there are few of them, so they are told of first.
+    let own = offer.own().iter();
+    let shared = offer.messages().take(offer.messages().count() - own.len());
+    let told: Vec<Looked> = own.chain(shared).take(CONSIDERED_MAX).map(look).collect();
+    Considered { left_out: offer.messages().count() - told.len(), told }
 }
 
 impl App {
-    /// What would become of every candidate of a pick, in the order of the deck.
-    pub async fn pick_candidates(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<Vec<Looked>, Problem> {
+    /// What would become of every candidate of a pick.
+    pub async fn pick_candidates(&self, caller: &Caller, deck: &DeckId, subject: &Subject) -> Result<Considered, Problem> {
         caller.need(Scope::DecksPick)?;
-        let (view, profile, now) = self.recall(caller, deck, subject).await?;
-        Ok(candidates(&view, &profile, subject, now))
+        let (view, now) = self.recall(caller, deck, subject).await?;
+        Ok(candidates(&view, subject, now))
     }
 
     /// What a subject was sent of a deck; the newest `limit`.
     pub async fn pick_history(&self, caller: &Caller, deck: &DeckId, subject: &Subject, limit: usize) -> Result<HistoryAnswer, Problem> {
         caller.need(Scope::DecksRead)?;
-        let (view, _, now) = self.recall(caller, deck, subject).await?;
+        let (view, now) = self.recall(caller, deck, subject).await?;
         let history = view.history();
         let mut sent: Vec<_> = history.entries.iter().collect();
         sent.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.seq));
