@@ -13,7 +13,7 @@ mod leaving;
 mod load;
 mod parallel;
 mod policy;
-mod refusals;
+pub(crate) mod refusals;
 mod scripts;
 mod sentinel;
 pub(crate) mod served;

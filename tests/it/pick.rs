@@ -4,5 +4,6 @@ mod catalog;
 mod costs;
 mod differential;
 mod events;
-mod service;
 mod explain;
+mod remembered;
+mod service;

@@ -17,7 +17,7 @@ async fn served() -> Result<(Served, Redis)> {
 }
 
 /// How many scripts this Redis has run.
-fn scripts_run(redis: &Redis) -> Result<u64> {
+pub(crate) fn scripts_run(redis: &Redis) -> Result<u64> {
     let report: String = redis.ask(&["INFO", "commandstats"])?;
     let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
     let is_script = |line: &&str| ["cmdstat_evalsha:", "cmdstat_eval:", "cmdstat_fcall:"].iter().any(|name| line.starts_with(name));

@@ -16,6 +16,16 @@ pub(super) struct Generations {
     hasher: RandomState,
 }
 
+/// Grows a number when it is dropped.
+#[must_use]
+pub(super) struct Growing<'a>(&'a AtomicU64);
+
+impl Drop for Growing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 impl Default for Generations {
     fn default() -> Generations {
         Generations { numbers: (0..COUNT).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
@@ -31,6 +41,11 @@ impl Generations {
     /// Something of a subject was changed.
     pub(super) fn grow(&self, space: &SpaceId, subject: &Subject) {
         self.number(space, subject).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Something of a subject is about to be changed: its number grows when this is dropped, also if nobody waits for the answer any more.
+    pub(super) fn growing<'a>(&'a self, space: &SpaceId, subject: &Subject) -> Growing<'a> {
+        Growing(self.number(space, subject))
     }
 
     /// Something that all subjects share was changed.

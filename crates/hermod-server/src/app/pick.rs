@@ -8,6 +8,7 @@ mod picture;
 mod subject;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hermod_catalog::{DeckView, OwnMessages, Scope};
 use hermod_core::pick::history::Touched;
@@ -15,13 +16,13 @@ use hermod_core::pick::{
     Ask, Fate, Message, Offer, PickId, Picked, Plan, Planned, Profile, Reason, Recalled, Refusal, Settle, Simulated, Take, Taken, View,
 };
 use hermod_core::{DeckId, Invalid, MessageId, Micros, Once, Outcome, Subject};
-use hermod_engine::Durability;
+use hermod_engine::{Durability, Engine};
 
 use super::{App, Caller};
 use crate::code::{Code, Problem, conflict};
 
 pub(crate) use hints::Hints;
-use hints::Known;
+use hints::{Known, Version};
 pub use picture::{Considered, HistoryAnswer, Looked, Verdict};
 
 /// How long a pick is reserved, if it does not say.
@@ -29,7 +30,7 @@ const LEASE: Micros = Micros::saturating(60_000_000);
 /// The longest.
 const LEASE_MAX: Micros = Micros::saturating(24 * 3_600_000_000);
 /// So often a plan is made anew. Each turn somebody else got a message of this subject.
-const TURNS: usize = 64;
+const TURNS: u64 = 64;
 
 /// Which message should this subject get next?
 #[derive(Clone, Debug)]
@@ -126,12 +127,14 @@ impl App {
     }
 
     async fn pick_now(&self, caller: &Caller, ask: &PickAsk, once: Option<&Once>) -> Result<PickAnswer, Problem> {
+        // One for each call, however much of it is known here.
+        let chance = self.seed();
         let mut seen = self.see(caller, &ask.deck, &ask.subject).await?;
         let hint = self.hints.of(&caller.space, seen_epoch(&seen), &ask.subject);
         let change = self.hints.changes.of(&caller.space, &ask.subject);
         // Under an idempotency key something may have been picked before, which is the answer then.
         if once.is_none()
-            && let Some((refusal, now)) = hint.known(&seen.deck, &seen.own, change)
+            && let Some((refusal, now)) = hint.known(Version::new(&seen.deck, &seen.own, change), &self.clock, self.is_alone())
         {
             return Ok(PickAnswer::None { refusal, now });
         }
@@ -139,21 +142,22 @@ impl App {
         let mut now = self.clock.now();
         // Whether what is known was told by the store in this call.
         let mut is_fresh = false;
-        for _ in 0..TURNS {
-            let (seed, number) = (self.seed(), self.seed().below(1 << 53));
+        let mut asked = Instant::now();
+        for turn in 0..TURNS {
+            let (seed, number) = (chance.child(2 * turn), chance.child(2 * turn + 1).below(1 << 53));
             let planned = hint.plan(|mut hinted| {
                 let request = Ask { seed, lease: ask.lease.unwrap_or_default(), number, candidates: hinted.candidates };
                 self.renew(&mut hinted, &seen, &ask.subject, now);
                 match hinted.view.plan(&request, now) {
                     Planned::Plan(plan) => Ok(plan),
                     // Nothing is answered that the store did not tell.
-                    Planned::None(refusal) if is_fresh => Err(refusal),
+                    Planned::None(refusal) if is_fresh => Err((refusal, hinted.view.refused_until(&refusal, now))),
                     Planned::None(_) => Ok(Box::new(hinted.view.confirm(now))),
                 }
             });
             let plan = match planned {
-                Some(Err(refusal)) => {
-                    hint.learn(Known::new(&seen.deck, &seen.own, change, refusal, now), &self.clock);
+                Some(Err((refusal, until))) => {
+                    hint.learn(Known::new(refusal, (now, until), asked, Version::new(&seen.deck, &seen.own, change)));
                     return Ok(PickAnswer::None { refusal, now });
                 }
                 Some(Ok(plan)) => Some(Arc::<Plan>::from(plan)),
@@ -164,6 +168,7 @@ impl App {
                 Some(plan) => Take::plan(place, subject, deck, epoch, Arc::clone(plan)),
                 None => Take::recall(place, subject, deck, epoch),
             };
+            asked = Instant::now();
             let ran = self.engine.run(&take, once).await?;
             let (taken, is_replayed) = match ran.outcome {
                 Outcome::Done(taken) => (taken, false),
@@ -193,6 +198,11 @@ impl App {
             }
         }
         Err(Problem::new(Code::Overloaded, "Too many picks for this subject at once; nothing was picked. Ask again."))
+    }
+
+    /// Whether nobody else changes what is in the store.
+    fn is_alone(&self) -> bool {
+        matches!(self.engine, Engine::Embedded(_))
     }
 
     /// Says what would be picked, and changes nothing.
@@ -225,7 +235,9 @@ impl App {
         let id: PickId = id.parse()?;
         let place = self.engine.partitions().place(&caller.space, id.subject.as_str());
         let settle = if ack { Settle::ack(place, &id) } else { Settle::nack(place, &id) };
+        let growing = self.hints.changes.growing(&caller.space, &id.subject);
         let ran = self.engine.run(&settle, once).await?;
+        drop(growing);
         let (settled, is_replayed) = match ran.outcome {
             Outcome::Done(settled) => (settled, false),
             Outcome::Replayed(settled) => (settled, true),
@@ -236,7 +248,6 @@ impl App {
             Problem::new(Code::NotFound, what).in_field("id")
         })?;
         if settled.is_done {
-            self.hints.changes.grow(&caller.space, &id.subject);
             self.hints.forget(&caller.space, id.epoch, &id.subject);
             self.metrics.picked(id.deck.as_str(), fate.as_str());
         }

@@ -1,8 +1,9 @@
 //! What is known of subjects between picks: a hint, never the truth.
 //!
 //! A hint holds a subject's history as the planner sees it, so that most picks are one call of the store. The number and
-//! the generation in every plan tell the store whether the hint is behind. A refusal is remembered as well, for at most a
-//! second: that is how soon every change is seen everywhere.
+//! the generation in every plan tell the store whether the hint is behind. A refusal is remembered as well: where the store is
+//! in this process until it ends, as whatever could end it before passes here; where others may share the store, for at most a
+//! second, as that is how soon every change is seen everywhere.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::app::generations::Generations;
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Most hints are of small decks.
 const HINTS_ABOUT: usize = 16_384;
-/// A refusal is not remembered for longer.
+/// A refusal is not remembered for longer where others may share the store.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The candidates of a plan for a subject for whom nobody else picks: none is wanted but the first.
 const PLAN_SHORT: usize = 3;
@@ -122,16 +123,44 @@ pub(super) struct Hinted<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     refusal: Refusal,
+    /// From when,
     now: Micros,
-    at: Instant,
+    /// until when it stands, by the clock of the store;
+    until: Micros,
+    /// and when the store was asked.
+    asked: Instant,
+    version: Version,
+}
+
+/// Of all that a refusal follows from but time. To be read before the store is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
     deck: u64,
     own: u64,
     change: u64,
 }
 
+impl Version {
+    pub(super) fn new(deck: &DeckView, own: &OwnMessages, change: u64) -> Version {
+        Version { deck: deck.generation, own: own.generation, change }
+    }
+}
+
 impl Known {
-    pub(super) fn new(deck: &DeckView, own: &OwnMessages, change: u64, refusal: Refusal, now: Micros) -> Known {
-        Known { refusal, now, at: Instant::now(), deck: deck.generation, own: own.generation, change }
+    /// A refusal that stands for this span of the store's time; `asked`: since when `now` can have been.
+    pub(super) fn new(refusal: Refusal, (now, until): (Micros, Micros), asked: Instant, version: Version) -> Known {
+        Known { refusal, now, until, asked, version }
+    }
+
+    /// The time it is by now, if it still stands.
+    fn stands(&self, clock: &Clock, is_alone: bool) -> Option<Micros> {
+        if is_alone {
+            return Some(clock.now()).filter(|now| self.now <= *now && *now < self.until);
+        }
+        // The clock is the store's own; one that is set by hand says nothing of how long something holds.
+        let (elapsed, longest) = (self.asked.elapsed(), self.until.since(self.now).to_duration().min(LONGEST));
+        let now = self.now.plus(Micros::from_duration(elapsed)?);
+        (matches!(clock, Clock::System) && elapsed < longest).then_some(now)
     }
 }
 
@@ -205,20 +234,46 @@ impl Hint {
         }
     }
 
-    /// A refusal that is known to stand, and the time it is by now.
-    pub(super) fn known(&self, deck: &DeckView, own: &OwnMessages, change: u64) -> Option<(Refusal, Micros)> {
-        let known = self.state.lock().known?;
-        let is_same = (known.deck, known.own, known.change) == (deck.generation, own.generation, change);
-        let elapsed = known.at.elapsed();
-        let stands = known.refusal.retry_at.map_or(LONGEST, |at| at.since(known.now).to_duration().min(LONGEST));
-        let now = known.now.plus(Micros::from_duration(elapsed)?);
-        (is_same && elapsed < stands).then_some((known.refusal, now))
+    /// A refusal that is known to stand, and the time it is by now; `is_alone`: nobody else changes what is in the store.
+    pub(super) fn known(&self, version: Version, clock: &Clock, is_alone: bool) -> Option<(Refusal, Micros)> {
+        let known = self.state.lock().known.filter(|known| known.version == version)?;
+        Some((known.refusal, known.stands(clock, is_alone)?))
     }
 
-    /// Remembers a refusal. A clock that stands still says nothing of how long it holds.
-    pub(super) fn learn(&self, known: Known, clock: &Clock) {
-        if matches!(clock, Clock::System) {
-            self.state.lock().known = Some(known);
+    /// Remembers a refusal.
+    pub(super) fn learn(&self, known: Known) {
+        self.state.lock().known = Some(known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_core::pick::Reason;
+    use hermod_engine::clock::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_known_until_it_ends_where_nobody_shares_the_store() {
+        const HOUR: u64 = 3_600_000_000;
+        let us = Micros::saturating;
+        let version = Version { deck: 1, own: 2, change: 3 };
+        let refusal = Refusal { reason: Reason::SubjectCap, retry_at: Some(us(2 * HOUR)) };
+        let hint = Hint::default();
+        hint.learn(Known::new(refusal, (us(HOUR), us(2 * HOUR)), Instant::now(), version));
+        let manual = |now| Clock::Manual(ManualClock::new(us(now)));
+        for (now, is_known) in [(HOUR - 1, false), (HOUR, true), (2 * HOUR - 1, true), (2 * HOUR, false)] {
+            let known = hint.known(version, &manual(now), true);
+            assert_eq!(known, is_known.then_some((refusal, us(now))), "at {now}");
         }
+        for other in [Version { deck: 2, ..version }, Version { own: 3, ..version }, Version { change: 4, ..version }] {
+            assert_eq!(hint.known(other, &manual(HOUR), true), None, "something was changed");
+        }
+        // Shared, for a second since the store was asked, whatever the clock here says.
+        assert_eq!(hint.known(version, &manual(HOUR), false), None);
+        assert_eq!(hint.known(version, &Clock::System, false).map(|(refusal, _)| refusal), Some(refusal));
+        let asked = Instant::now().checked_sub(LONGEST).expect("the machine runs for longer");
+        hint.learn(Known::new(refusal, (us(HOUR), us(2 * HOUR)), asked, version));
+        assert_eq!(hint.known(version, &Clock::System, false), None);
     }
 }

@@ -56,8 +56,8 @@ impl App {
         once: Option<&Once>,
     ) -> Result<(Known, bool), Problem> {
         let place = self.engine.partitions().place(&caller.space, subject.as_str());
+        let _growing = self.hints.changes.growing(&caller.space, subject);
         let outcome = self.engine.run(&make(place), once).await?.outcome;
-        self.hints.changes.grow(&caller.space, subject);
         match outcome {
             Outcome::Done(known) => Ok((known, false)),
             Outcome::Replayed(known) => Ok((known, true)),
