@@ -5,6 +5,7 @@ mod events;
 mod queues;
 mod realm_plays;
 mod realms;
+mod subjects;
 mod workers;
 
 use std::path::Path;

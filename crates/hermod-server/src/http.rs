@@ -49,6 +49,7 @@ pub use decks::check_deck;
 pub use messages::check_message;
 pub use odds::realm_odds;
 pub use realms::check_realm;
+pub use subjects::check_subject;
 
 #[cfg(feature = "client")]
 pub(crate) use limit::{CheckBody, CheckDocument};

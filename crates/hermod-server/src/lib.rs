@@ -20,7 +20,7 @@ mod telemetry;
 pub use code::{Code, FieldFault, Problem};
 pub use config::{Config, ConfigError};
 pub use doctor::{Finding, doctor};
-pub use http::{check_deck, check_message, check_realm, openapi, realm_odds};
+pub use http::{check_deck, check_message, check_realm, check_subject, openapi, realm_odds};
 #[cfg(feature = "client")]
 pub use limiter::InProcess;
 pub use server::{Mode, Server, ServerError};

@@ -3,6 +3,7 @@
 //! What is defined (a rule; a deck with its messages; a realm) is an [`Item`]; all else is the same for every kind.
 
 pub(crate) mod apply;
+pub(crate) mod checked;
 pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod fault;

@@ -1,21 +1,32 @@
 //! `hermod subjects`: what is known of a subject.
 
+mod apply;
+mod file;
+mod form;
+
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use hermod_client::{Profile, QuietHours, Time};
+use hermod_client::{Client, Profile, QuietHours, Time};
 
 use crate::decks::quiet;
+use crate::file::Item;
+use crate::file::apply::FileArgs;
+use crate::file::counted;
+use crate::file::export::{Export, ExportArgs};
 use crate::input::time;
 use crate::noun::{NounArgs, TargetArgs, WriteArgs};
-use crate::output::{or_dash, table};
+use crate::output::{Output, or_dash, table};
+use form::Known;
 
 pub(crate) const HELP: &str = "\
 Examples:
   hermod subjects get ann
   hermod subjects put ann --tag vip --timezone Europe/Berlin --quiet 22:00-08:00 --opt-out ads
   hermod subjects put ann --mute-until 2030-01-31T09:00:00Z
-  hermod subjects forget ann";
+  hermod subjects forget ann
+  hermod subjects export ann ben -o subjects.yaml
+  hermod subjects apply -f subjects.yaml --dry-run";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -35,6 +46,17 @@ pub(crate) enum Verb {
     },
     /// Forget what is known of a subject; what it was sent is not forgotten.
     Forget(TargetArgs),
+    /// Print what is known of some subjects as YAML, for `apply`. They are to be named: there is no list of all.
+    Export {
+        /// Who.
+        #[arg(required = true, value_name = "SUBJECT")]
+        subjects: Vec<String>,
+        #[command(flatten)]
+        to: ExportArgs,
+    },
+    /// Make what is known of subjects that of a YAML file.
+    #[command(after_help = apply::HELP)]
+    Apply(FileArgs),
 }
 
 /// A flag per field.
@@ -91,8 +113,23 @@ pub(crate) async fn run(args: &NounArgs<Verb>) -> anyhow::Result<ExitCode> {
             write.on(client.subjects()).delete(id).await?;
             out.remark(&format!("What was known of {id} is forgotten."))?;
         }
+        Verb::Export { subjects, to } => export(subjects, to, &client, out).await?,
+        Verb::Apply(file) => return apply::run(file, &client, &args.client).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Subjects in the form that `apply` reads.
+async fn export(subjects: &[String], args: &ExportArgs, client: &Client, out: Output) -> anyhow::Result<()> {
+    let mut list: Vec<Known> = Vec::new();
+    for subject in subjects {
+        // Who is named twice is there once.
+        if list.iter().all(|known| known.subject != *subject) {
+            list.push(Known { subject: subject.clone(), profile: client.subjects().get(subject).await? });
+        }
+    }
+    let what = format!("What is known of {} is", counted(list.len(), Known::NOUN));
+    Export { fields: Vec::new(), list: Some(("subjects", &list)), order: &[] }.write(args, out, &what)
 }
 
 fn show(profile: &Profile) -> String {

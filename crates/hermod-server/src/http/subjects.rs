@@ -10,12 +10,13 @@ use hermod_core::pick::message::Stamp;
 use hermod_core::pick::{Profile, Quiet, Zone};
 use hermod_core::{Subject, Tag};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Shell;
-use super::decks::{QuietBody, QuietDocument};
+use super::decks::{QuietBody, QuietDocument, shown};
 use super::problem::Document;
-use super::sent::{Id, Sent, answer, once_of};
+use super::sent::{Id, Sent, answer, once_of, parse};
 use super::time::{Time, read_time};
 use crate::app::Caller;
 use crate::code::{Code, Problem};
@@ -98,6 +99,17 @@ fn document<'a>(subject: &'a Subject, profile: &'a Profile) -> ProfileDocument<'
         mute_until: profile.mute_until.map(|until| Time(until.0)),
         opt_out: profile.opt_out.iter().map(Tag::as_str).collect(),
     }
+}
+
+/// Checks what is known of a subject as `PUT` does, its name included, and gives it as it would be shown: for files, which are checked
+/// as a whole before anything of them is sent.
+pub fn check_subject(text: &[u8]) -> Result<Value, Problem> {
+    let body = parse::<ProfileBody>(text)?;
+    let named = body.subject.as_deref();
+    let named = named.ok_or_else(|| Problem::new(Code::MissingField, "The field subject is needed.").in_field("subject"))?;
+    let (subject, profile) = (Subject::new(named)?, body.profile()?);
+    profile.check()?;
+    shown(&document(&subject, &profile))
 }
 
 /// What is known of a subject. One nobody told anything of has an empty profile.

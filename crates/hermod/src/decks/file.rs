@@ -3,22 +3,19 @@
 //! It is read as a tree whose nodes know their place, so that all parts with a fault are told at once, with line and column. Every
 //! part is then checked by the server's own code, which gives it the form in which a server shows it.
 
-use std::collections::BTreeMap;
-
-use saphyr::{MarkedYaml, YamlData};
-use serde::de::DeserializeOwned;
+use saphyr::YamlData;
 use serde_json::{Map, Value};
 
 use super::form::{NAMES, Part};
-use crate::file::fault::{Fault, Of, Place};
+use crate::file::Written;
+use crate::file::checked::{Names, Places, checked, fault, item, repeated};
+use crate::file::fault::{Fault, Of};
 use crate::file::node::{document, json, place, shown};
-use crate::file::{Item, Written, place_of};
-use crate::server::{Code, Problem, check_deck, check_message};
-use crate::settings::nearest;
+use crate::server::{check_deck, check_message};
 
 const NEEDED: &str = "a `deck:` and a list under `messages:`";
 
-type Places = BTreeMap<String, Place>;
+const KNOWN: Names = Names { id: "id", all: &NAMES };
 
 /// The deck of a file, first, and its messages; or all that is wrong with it.
 pub(super) fn read(text: &str) -> Result<Vec<Written<Part>>, Vec<Fault>> {
@@ -46,12 +43,12 @@ pub(super) fn read(text: &str) -> Result<Vec<Written<Part>>, Vec<Fault>> {
     let of = Some(Of { noun: "deck", name }).filter(|of| !of.name.is_empty());
     match checked(&Value::Object(deck), check_deck) {
         Ok(deck) => written.push(Written { item: Part::Deck(deck), at, fields: places }),
-        Err(problem) => faults.push(fault(&problem, of, at, &places)),
+        Err(problem) => faults.push(fault(&problem, KNOWN, of, at, &places)),
     }
     match messages.map(|node| (&node.data, node)) {
         Some((YamlData::Sequence(items), _)) => {
             for (number, node) in (1..).zip(items) {
-                match read_message(number, node) {
+                match item(number, node, KNOWN, |value| checked(value, check_message).map(Part::Message)) {
                     Ok(message) => written.push(message),
                     Err(fault) => faults.push(fault),
                 }
@@ -60,60 +57,15 @@ pub(super) fn read(text: &str) -> Result<Vec<Written<Part>>, Vec<Fault>> {
         Some((_, node)) => faults.push(Fault::new(place(node), format!("messages must be a list, not {}", shown(node)))),
         None => faults.push(Fault::new(at, "the file needs a list under `messages:`; of a deck without any, `messages: []`")),
     }
-    faults.extend(repeated(&written));
+    faults.extend(repeated(&written, KNOWN.id));
     faults.sort_by_key(|fault| fault.place);
     if faults.is_empty() { Ok(written) } else { Err(faults) }
-}
-
-fn read_message(number: usize, node: &MarkedYaml<'_>) -> Result<Written<Part>, Fault> {
-    let (at, mut places) = (place(node), Places::new());
-    let of = |name: String| Some(Of { noun: Part::NOUN, name });
-    if !matches!(node.data, YamlData::Mapping(_)) {
-        return Err(Fault { of: of(number.to_string()), ..Fault::new(at, format!("a message has fields; this is {}", shown(node))) });
-    }
-    let value = json(node, "", &mut places).map_err(|fault| Fault { of: of(number.to_string()), ..fault })?;
-    let id = value.get("id");
-    let label = id.and_then(Value::as_str).map_or_else(|| number.to_string(), str::to_owned);
-    if id.is_none_or(Value::is_null) {
-        let detail = "the field id is needed, so that it is the same message the next time";
-        return Err(Fault { of: of(label), field: Some("id".to_owned()), ..Fault::new(at, detail) });
-    }
-    let message = checked(&value, check_message).map_err(|problem| fault(&problem, of(label), at, &places))?;
-    Ok(Written { item: Part::Message(message), at, fields: places })
-}
-
-/// Checks a part as the server does, and gives it as the server would.
-fn checked<T: DeserializeOwned>(value: &Value, check: impl Fn(&[u8]) -> Result<Value, Problem>) -> Result<T, Problem> {
-    let shown = check(value.to_string().as_bytes())?;
-    serde_json::from_value(shown).map_err(|fault| Problem::new(Code::Internal, fault.to_string()))
-}
-
-/// What the server's code has against a part, and where that is written.
-fn fault(problem: &Problem, of: Option<Of>, at: Place, places: &Places) -> Fault {
-    let field = problem.field.clone().unwrap_or_default();
-    // Of a field that is not known the server says its name alone, wherever it stands.
-    let within = || places.iter().find(|(path, _)| path.rsplit('.').next() == Some(field.as_str())).map(|(_, place)| *place);
-    let place = if problem.code == Code::MissingField { None } else { place_of(places, &field).or_else(within) };
-    let meant = (problem.code == Code::UnknownField).then(|| nearest(&field, &NAMES.map(str::to_owned))).flatten();
-    let meant = meant.map(|meant| format!(" Did you mean {meant}?")).unwrap_or_default();
-    let field = Some(field).filter(|field| !field.is_empty());
-    Fault { place: place.unwrap_or(at), of, field, detail: format!("{}{meant}", problem.detail) }
-}
-
-/// Messages of one id.
-fn repeated(written: &[Written<Part>]) -> Vec<Fault> {
-    let (mut ids, mut faults) = (BTreeMap::new(), Vec::new());
-    for part in written.iter().filter(|part| matches!(part.item, Part::Message(_))) {
-        if let Some(first) = ids.insert(part.item.id(), part) {
-            faults.push(part.fault("id", format!("this id is used before, in line {}", first.place_of("id").line)));
-        }
-    }
-    faults
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::fault::Place;
 
     fn faults(text: &str) -> Vec<String> {
         read(text).map(|parts| parts.len()).expect_err(text).iter().map(|fault| fault.line("d.yaml")).collect()
