@@ -1,5 +1,6 @@
 //! pick: decks, their messages, and who gets which: the operation on every engine, and the service at its boundary.
 
+mod bounds;
 mod catalog;
 mod costs;
 mod differential;
