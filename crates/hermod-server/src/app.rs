@@ -29,6 +29,7 @@ use tokio::sync::watch;
 
 use crate::code::{Code, Problem};
 use crate::push::Sender;
+use crate::server::Mode;
 use crate::telemetry::Metrics;
 
 pub use decks::{CapDraft, DeckDraft, MessageDraft, ToDraft};
@@ -138,7 +139,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> 
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, sender: Sender, is_open: bool) -> App {
+    pub(crate) fn new(engine: Engine, catalog: Catalog, clock: Clock, metrics: Arc<Metrics>, sender: Sender, mode: Mode) -> App {
         let refusals = limit::refusals_for(&engine, &clock).map(Arc::new);
         let is_elsewhere = matches!((&engine, &clock), (Engine::Redis(_), Clock::System));
         let watches = Arc::new(Watches::new(engine.partitions().count(), is_elsewhere));
@@ -158,10 +159,10 @@ impl App {
             hints: Arc::default(),
             agenda: Arc::default(),
             turns,
-            draws: Arc::new(AtomicU64::new(RandomState::new().hash_one(0))),
+            draws: Arc::new(AtomicU64::new(mode.seed.unwrap_or_else(|| RandomState::new().hash_one(0)))),
             sender,
             stop: Arc::new(watch::Sender::new(false)),
-            is_open,
+            is_open: mode.open,
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Mode {
     pub open: bool,
     /// Time stands still until it is moved.
     pub manual_clock: bool,
+    /// Where draws begin: the same calls in the same order draw the same. None: anywhere.
+    pub seed: Option<u64>,
 }
 
 /// A server could not be started. Each says what to do; what went wrong underneath is its source.
@@ -114,7 +116,7 @@ impl Server {
             (_, given) => given,
         };
         let sender = Sender::new(Guard { allow_private });
-        let app = App::new(engine, catalog, clock, Arc::clone(&metrics), sender, mode.open);
+        let app = App::new(engine, catalog, clock, Arc::clone(&metrics), sender, mode);
         let shell = Shell::new(app.clone(), &settings, &config);
         let (stop, stopped) = watch::channel(false);
         let is_tls = tls.is_some();

@@ -26,7 +26,7 @@ pub(crate) struct DevArgs {
     /// Let time stand still until POST /v1/clock moves it.
     #[arg(long)]
     manual_clock: bool,
-    /// Make every draw repeatable: today those of the demo traffic.
+    /// Make every draw repeatable: which message is picked, and those of the demo traffic.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Start empty: no demo rules, no demo traffic.
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &DevArgs) -> anyhow::Result<ExitCode> {
     config.data = data.path().to_owned();
     config.log = args.log.clone();
     let _telemetry = init_telemetry(&config)?;
-    let mode = Mode { open: true, manual_clock: args.manual_clock };
+    let mode = Mode { open: true, manual_clock: args.manual_clock, seed: args.seed };
     let mut signals = Signals::listen()?;
     let Some(started) = signals.unless_asked(Server::start(config, mode)).await else { return Ok(signals::interrupted()) };
     let server = started?;
