@@ -7,4 +7,5 @@ mod differential;
 mod events;
 mod explain;
 mod remembered;
+mod served;
 mod service;

@@ -185,14 +185,14 @@ impl Caller {
 }
 
 /// A time of an answer as milliseconds since the Unix epoch.
-fn epoch_ms(value: &Value) -> Result<u64> {
+pub(super) fn epoch_ms(value: &Value) -> Result<u64> {
     let text = value.as_str().with_context(|| format!("{value} is no time"))?;
     let since = humantime::parse_rfc3339(text)?.duration_since(std::time::UNIX_EPOCH)?;
     Ok(u64::try_from(since.as_millis())?)
 }
 
 /// A time as it is sent, so many milliseconds after the Unix epoch.
-fn time(ms: u64) -> String {
+pub(super) fn time(ms: u64) -> String {
     humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
 

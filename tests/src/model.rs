@@ -65,7 +65,7 @@ pub fn decided(outcome: Outcome<Checked>, rules: &Rules) -> Outcome<Decided> {
 }
 
 /// All state there is.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Model {
     used: HashMap<(String, String), Record>,
     kept: BTreeMap<(String, String), (String, Decided, u64)>,

@@ -54,8 +54,13 @@ impl Site {
     }
 
     pub(crate) async fn start_with(change: impl FnOnce(Config) -> Config) -> Result<Site> {
+        Site::start_as(Mode::default(), change).await
+    }
+
+    /// The same, and what else is different; the clock is always set by hand.
+    pub(crate) async fn start_as(mode: Mode, change: impl FnOnce(Config) -> Config) -> Result<Site> {
         let folder = tempfile::tempdir()?;
-        let server = Server::start(change(config(&folder)), Mode { manual_clock: true, ..Mode::default() }).await?;
+        let server = Server::start(change(config(&folder)), Mode { manual_clock: true, ..mode }).await?;
         let clock = server.app().manual_clock().context("the server has a manual clock")?.clone();
         clock.set(START);
         let admin = Caller::new(&server.url(), server.admin_key());

@@ -21,6 +21,7 @@ const HISTORIES: u64 = 40;
 const OPERATIONS: u64 = 500;
 const HOUR: u64 = 3_600 * SECOND;
 const MESSAGES: u32 = 9;
+const ZONE: &str = "Europe/Berlin";
 
 /// The ordinal of a message: some share a chunk of the old, some do not.
 fn ordinal(number: u64) -> u32 {
@@ -37,13 +38,13 @@ fn random_cap(draws: &mut Draws) -> Option<Cap> {
     Some(Cap::new(draws.one_of(&[1, 1, 1, 2, 3, 100]), per, kind).unwrap())
 }
 
-/// The cap as a rule of the model.
-fn as_rule(cap: &Cap, id: &str) -> Rule {
+/// The cap as a rule of the model, for who is in this time zone.
+pub(super) fn as_rule(cap: &Cap, id: &str, zone: &str) -> Rule {
     let (algorithm, per) = match cap.kind() {
         CapKind::Bucket => (Algorithm::TokenBucket, cap.per().parse().unwrap()),
         CapKind::Rolling if cap.tokens() > 64 => (Algorithm::SlidingWindow, cap.per().parse().unwrap()),
         CapKind::Rolling => (Algorithm::SlidingLog, cap.per().parse().unwrap()),
-        CapKind::Calendar => (Algorithm::FixedWindow, format!("{}@Europe/Berlin", cap.per()).parse::<Per>().unwrap()),
+        CapKind::Calendar => (Algorithm::FixedWindow, format!("{}@{zone}", cap.per()).parse::<Per>().unwrap()),
     };
     Rule { id: RuleId::new(id).unwrap(), ..rule(0, algorithm, cap.tokens(), per) }
 }
@@ -61,7 +62,7 @@ enum Call {
 /// A plan that is right at most times.
 fn random_plan(draws: &mut Draws, model: &Picks, subject: &str, now: u64, made: u64, catalog: &[Option<Cap>]) -> Call {
     let seen = model.seen(subject, now);
-    let zone = Zone::new("Europe/Berlin").unwrap();
+    let zone = Zone::new(ZONE).unwrap();
     let about = Micros::saturating(now);
     let mut plan = Plan {
         seq: seen.seq,
@@ -138,8 +139,8 @@ async fn compare(history: &History, model: &mut Picks, subject: &str, call: &Cal
         Call::Read(after, limit) => model.events(|other| home(other) == home(subject), *after, *limit),
         Call::Take { plan, caps, cap } => {
             let rules = plan.candidates.iter().zip(caps);
-            let rules = rules.map(|(one, cap)| cap.as_ref().map(|cap| as_rule(cap, &rule_id(one.ordinal)))).collect();
-            model.take(subject, Some(&Planned { plan, cap: cap.as_ref().map(|cap| as_rule(cap, "cap")), rules }), now)
+            let rules = rules.map(|(one, cap)| cap.as_ref().map(|cap| as_rule(cap, &rule_id(one.ordinal), ZONE))).collect();
+            model.take(subject, Some(&Planned { plan, cap: cap.as_ref().map(|cap| as_rule(cap, "cap", ZONE)), rules }), now)
         }
     });
     let (deck, name) = (DeckId::new("tips")?, Subject::new(subject)?);

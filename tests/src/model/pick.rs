@@ -117,7 +117,7 @@ struct Of {
 }
 
 /// All histories and profiles of one deck.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Picks {
     caps: Model,
     of: BTreeMap<String, Of>,
@@ -161,6 +161,24 @@ impl Picks {
         self.of.get(subject).filter(|of| of.until > now).map(|of| of.seen.clone()).unwrap_or_default()
     }
 
+    /// The same when what has expired is given back.
+    pub fn seen_then(&self, subject: &str, now: u64) -> Seen {
+        let mut then = self.alone(subject);
+        for number in due(&self.seen(subject, now), now) {
+            then.give_back(subject, number, Fate::Expired, now);
+        }
+        then.seen(subject, now)
+    }
+
+    /// One subject without the others and without what happened, to try something with.
+    pub fn alone(&self, subject: &str) -> Picks {
+        let used = self.caps.used.iter().filter(|((_, other), _)| other == subject);
+        let caps = Model { used: used.map(|(key, record)| (key.clone(), record.clone())).collect(), ..Model::default() };
+        let of = self.of.get(subject).map(|of| (subject.to_owned(), of.clone())).into_iter().collect();
+        let profiles = self.profiles.get(subject).map(|version| (subject.to_owned(), *version)).into_iter().collect();
+        Picks { caps, of, profiles, ..Picks::default() }
+    }
+
     /// The version of its profile.
     pub fn profile(&self, subject: &str) -> u64 {
         self.profiles.get(subject).copied().unwrap_or(0)
@@ -183,7 +201,7 @@ impl Picks {
         let again = Told::Again(self.profile(subject), seen.clone());
         let Some(planned) = planned else { return again };
         let plan = planned.plan;
-        let due: Vec<u64> = seen.reserved.iter().filter(|one| one.3 == Fate::Open && one.2 <= now).map(|one| one.0).collect();
+        let due = due(&seen, now);
         let is_right = plan.profile == self.profile(subject)
             && plan.generation == seen.generation
             && (plan.from.get()..plan.until.get()).contains(&now)
@@ -381,6 +399,11 @@ impl Picks {
         let reset = decided.rules.first().map_or(0, |(_, ruled)| ruled.reset.get());
         (decided.verdict == Verdict::Allowed).then_some(now.get() + reset)
     }
+}
+
+/// The numbers of what has expired, and is not given back yet.
+fn due(seen: &Seen, now: u64) -> Vec<u64> {
+    seen.reserved.iter().filter(|one| one.3 == Fate::Open && one.2 <= now).map(|one| one.0).collect()
 }
 
 /// The name of the rule that a message's cap is.
