@@ -43,7 +43,9 @@ impl Rounds {
             );
         }
         match wanted.into() {
-            Some(wanted) => println!("  ratio {ratio:.2}x, wanted {wanted:.2}x: {}", if ratio >= wanted { "reached" } else { "NOT reached" }),
+            Some(wanted) => {
+                println!("  ratio {ratio:.2}x, wanted {wanted:.2}x: {}", if ratio >= wanted { "reached" } else { "NOT reached" })
+            }
             None => println!("  ratio {ratio:.2}x"),
         }
         Ok(())

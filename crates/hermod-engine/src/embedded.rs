@@ -155,7 +155,10 @@ impl Embedded {
         let committer = Committer::start(files.writer(last)?, 0).map_err(io)?;
         let inner = Arc::new(Inner {
             partitions: options.partitions,
-            shards: shards.into_iter().map(|state| Shard(Mutex::new(Part { state, last: Micros::ZERO, submitted: Ticket::default() }))).collect(),
+            shards: shards
+                .into_iter()
+                .map(|state| Shard(Mutex::new(Part { state, last: Micros::ZERO, submitted: Ticket::default() })))
+                .collect(),
             committer,
             background: Background::default(),
             clock: options.clock,

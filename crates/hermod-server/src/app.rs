@@ -45,8 +45,8 @@ pub(crate) use queue::{GRACE, WAIT_MAX, is_run};
 use queue::{Replies, Staffs, Watches};
 pub use queues::{BackoffDraft, PushDraft, QueueDraft, ScheduleDraft};
 pub use realm::{
-    AccountAnswer, Audit, AuditFault, CommitAnswer, EnactAsk, LedgerFrom, MarkAnswer, Odds, Outlook, RealmAnswer, RealmTold, SimulateAsk, Spread,
-    SupplyAnswer,
+    AccountAnswer, Audit, AuditFault, CommitAnswer, EnactAsk, LedgerFrom, MarkAnswer, Odds, Outlook, RealmAnswer, RealmTold, SimulateAsk,
+    Spread, SupplyAnswer,
 };
 pub(crate) use realm::{Agenda, odds};
 pub use rules::RuleDraft;

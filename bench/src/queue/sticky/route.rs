@@ -106,9 +106,7 @@ enum Recipients {
     /// So many of each caller.
     Same { each: u64 },
     /// Each to another, from the how many'th of each caller on.
-    New {
-        from: u64,
-    },
+    New { from: u64 },
 }
 
 impl Recipients {
