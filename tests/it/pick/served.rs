@@ -103,7 +103,8 @@ impl Run {
     /// Changes something of the catalog, or what is known of a subject.
     async fn edit(&mut self) -> Result<()> {
         let ids: Vec<String> = self.world.messages.keys().cloned().collect();
-        let known = (!ids.is_empty()).then(|| ids[usize::try_from(self.draws.below(ids.len() as u64)).unwrap()].clone());
+        let at = usize::try_from(self.draws.below(u64::try_from(ids.len())?))?;
+        let known = ids.get(at).cloned();
         let now = self.now;
         if self.draws.chance(50) {
             self.settle_all().await?;
