@@ -77,8 +77,8 @@ subjects:
     fn every_fault_names_its_line_and_column() {
         for (from, to, told) in [
             ("from: 22:00", "from: 22", "s.yaml:5:19: subject ann: quiet.from must be a string."),
-            ("from: 22:00", "from: 22h", "s.yaml:5:19: subject ann: quiet.from must be a time of day such as 22:00"),
-            ("tags: [vip]", "tags: ['']", "s.yaml:3:11: subject ann: tags must not be empty"),
+            ("from: 22:00", "from: 22h", "s.yaml:5:19: subject ann: quiet.from must be a time of day such as \"22:00\""),
+            ("tags: [vip]", "tags: ['']", "s.yaml:3:11: subject ann: tags must each be 1 to 128 bytes long, without control characters"),
             ("tags: [vip]", "tgs: [vip]", "s.yaml:3:10: subject ann: There is no field tgs here. Did you mean tags?"),
             (
                 "subject: ann",
