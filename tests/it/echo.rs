@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, ensure};
 use hermod_client::Client;
 use hermod_tests::server::{Hermod, Process, Program, Redis};
-use hermod_tests::until;
+use hermod_tests::{request, until};
 use reqwest::header::CONTENT_TYPE;
 use serde_json::json;
 
@@ -47,15 +47,17 @@ impl Echo {
     async fn send(&self, version: u8, message: &str, date: SystemTime) -> Result<u16> {
         let url = format!("http://{}/api/v{version}/echoAtTime", self.address);
         let body = json!({"message": message, "date": humantime::format_rfc3339_millis(date).to_string()});
-        let sent = reqwest::Client::new().post(url).header(CONTENT_TYPE, "application/json").body(body.to_string()).send().await?;
+        let sent = request().build()?.post(url).header(CONTENT_TYPE, "application/json").body(body.to_string()).send().await?;
         Ok(sent.status().as_u16())
     }
 }
 
-/// The messages of one version that were printed in a folder, in this order.
+/// The messages of one version that were printed in a folder, in this order. One may stand in the middle of what another instance says of
+/// itself: that goes to the same file, and not in one piece.
 fn printed(folder: &Path, version: u8) -> Vec<String> {
     let log = std::fs::read_to_string(folder.join("echo-at-time.log")).unwrap_or_default();
-    log.lines().filter(|line| line.starts_with(&format!("v{version} message "))).map(str::to_owned).collect()
+    let begin = format!("v{version} message ");
+    log.match_indices(&begin).filter_map(|(at, _)| log.get(at..at + begin.len() + 2)).map(str::to_owned).collect()
 }
 
 fn message(version: u8, n: u64) -> String {

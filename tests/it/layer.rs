@@ -59,7 +59,7 @@ struct Seen {
 
 impl Seen {
     async fn of(url: &str, path: &str, user: &str) -> Result<Seen> {
-        let response = reqwest::Client::new().post(format!("{url}{path}")).header("x-user", user).send().await?;
+        let response = hermod_tests::request().build()?.post(format!("{url}{path}")).header("x-user", user).send().await?;
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (policy, limit, retry_after) = (header("ratelimit-policy"), header("ratelimit"), header("retry-after"));
         let retry_after = retry_after.map(|seconds| seconds.parse()).transpose()?;

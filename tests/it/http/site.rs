@@ -116,7 +116,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(url: &str, key: Option<&str>) -> Caller {
-        let http = reqwest::Client::builder().timeout(SOON).redirect(reqwest::redirect::Policy::none()).no_proxy();
+        let http = hermod_tests::request().timeout(SOON).redirect(reqwest::redirect::Policy::none()).no_proxy();
         Caller { url: url.to_owned(), key: key.map(str::to_owned), http: http.build().expect("a client") }
     }
 

@@ -31,7 +31,7 @@ impl Served {
         set(&mut config);
         let server = Server::start(config, Mode { open: true, ..Mode::default() }).await?;
         // No request of a test takes this long; one that hangs is told from one that is slow.
-        let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).build()?;
+        let http = hermod_tests::request().timeout(Duration::from_secs(20)).build()?;
         Ok(Served { server, http, _folder: folder })
     }
 

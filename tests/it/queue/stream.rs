@@ -37,7 +37,7 @@ impl Stream {
     /// The same on any server.
     pub(super) async fn events_at(server: &Server, team: &Caller, query: &str) -> Result<Stream> {
         let url = format!("{}/v1/queues/q/stream?{query}", server.url());
-        let response = reqwest::Client::new().get(url).bearer_auth(team.key_text().context("a key")?).send().await?;
+        let response = hermod_tests::request().build()?.get(url).bearer_auth(team.key_text().context("a key")?).send().await?;
         ensure!(response.status() == 200 && response.headers()["content-type"] == "text/event-stream", "{response:?}");
         Ok(Stream::Events { response, read: String::new() })
     }
@@ -311,7 +311,7 @@ async fn a_server_that_stops_ends_streams_and_uses_up_no_attempts() -> Result<()
 async fn who_asks_for_another_protocol_has_events_all_the_same() -> Result<()> {
     let live = live(Store::Embedded).await?;
     let url = format!("{}/v1/queues/q/stream", live.server.url());
-    let ask = reqwest::Client::new().get(url).bearer_auth(live.team.key_text().context("a key")?);
+    let ask = hermod_tests::request().build()?.get(url).bearer_auth(live.team.key_text().context("a key")?);
     let response = ask.header("connection", "Upgrade, HTTP2-Settings").header("upgrade", "h2c").send().await?;
     ensure!(response.status() == 200 && response.headers()["content-type"] == "text/event-stream", "{response:?}");
     drop(response);

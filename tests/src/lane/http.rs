@@ -39,7 +39,7 @@ impl HttpLane {
         let clock = server.app().manual_clock().context("the server has a manual clock")?.clone();
         clock.set(START);
         let admin = server.admin_key().context("a new catalog has a first key")?.to_owned();
-        let mut lane = HttpLane { server, clock, http: reqwest::Client::new(), key: admin, _folder: folder };
+        let mut lane = HttpLane { server, clock, http: crate::request().build()?, key: admin, _folder: folder };
         let space = unique("lane");
         lane.send("POST", "/v1/spaces", &[], &json!({"space": space})).await?;
         let key = lane.send("POST", "/v1/keys", &[], &json!({"name": "lane", "scopes": ["admin"], "space": space})).await?;
