@@ -1,6 +1,6 @@
 //! The one place where time enters the system.
 //!
-//! To ask the system for the time takes a fifth of a whole check, and the processor waits for all it has begun before it. What is asked most,
+//! To ask the system for the time takes a sixth of a whole check, and the processor waits for all it has begun before it. What is asked most,
 //! and needs no better than some microseconds, goes by the processor's own counter, which is held to the system's clock twice a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -110,10 +110,11 @@ enum Recipients {
 }
 
 impl Recipients {
-    /// The how many'th recipient a caller addresses: no two callers the same.
+    /// Whom a caller addresses the how many'th time: no two callers the same.
     fn name(self, caller: usize, count: u64) -> String {
         let number = match self {
-            Recipients::Same { each } => usize::try_from(count % each).unwrap_or(0) * CALLERS + caller,
+            // At random, not in the order in which instances go through their lists.
+            Recipients::Same { each } => usize::try_from(hermod_core::Seed::new(count).below(each)).unwrap_or(0) * CALLERS + caller,
             Recipients::New { from } => usize::try_from(from + count).unwrap_or(0) * CALLERS + caller,
         };
         format!("did:key:z6Mk{number:05}")
